@@ -172,7 +172,7 @@ def count_what_lacks_acks(patch: pytest.MonkeyPatch) -> None:
         sealed = (each.sealed_ms for each in self._waiting if each.number > mark)
         return next(sealed, -1) if node in self.members else -1
 
-    patch.setattr(InSync, "_lacking_since_ms", waiting_since_ms)
+    patch.setattr(InSync, "lacking_since_ms", waiting_since_ms)
 
 
 def depose_after_an_absence(patch: pytest.MonkeyPatch) -> None:

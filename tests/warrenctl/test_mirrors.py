@@ -205,8 +205,9 @@ n1@host <NODE.2.2.0>
 
 Mirrors
 
-n3@host <n3@host.3.40.7> synchronised, lag: none
-n2@host <n2@host.3.40.7> unsynchronised syncing 10 of 30 messages, lag: 2 messages (20 bytes)
+n3@host <n3@host.3.40.7> synchronised, lag: 1 messages (9 bytes), 45 ms
+n2@host <n2@host.3.40.7> unsynchronised syncing 10 of 30 messages, 8 messages/s, \
+800 bytes/s, 2.5 s left, lag: 2 messages (20 bytes)
 n4@host <n4@host.3.40.7> unsynchronised offline, lag: unknown
 
 Ring
@@ -231,8 +232,8 @@ n4@host: nothing
 
 def test_the_status_of_a_mirrored_queue(mirrors: MirrorsOfTest, warrenctl: Warrenctl) -> None:
     found = facts(
-        copy("n3@host"),
-        copy("n2@host", is_synced=False, lag=(2, 20), sync=(10, 30)),
+        copy("n3@host", lag=(1, 9), lag_ms=45),
+        copy("n2@host", is_synced=False, lag=(2, 20), sync=(10, 30), rates=(8, 800)),
         copy("n4@host", is_synced=False, is_online=False, lag=(-1, -1)),
         reason="promoted",
         min_sync=2,
@@ -251,7 +252,8 @@ def test_the_status_of_a_mirrored_queue(mirrors: MirrorsOfTest, warrenctl: Warre
     assert data["mirrors"][1] == {
         "node": "n2@host", "pid": "<n2@host.3.40.7>", "is_synchronised": False, "is_online": True,
         "lag_messages": 2, "lag_bytes": 20, "sync_messages": 10, "sync_total": 30,
-        "sync_bytes": None,
+        "sync_bytes": None, "lag_ms": None, "sync_message_rate": 8, "sync_byte_rate": 800,
+        "sync_left_ms": 2500,
     }  # fmt: skip
     assert data["lost_if_stops"]["n2@host"] == {"messages": 0, "text": "nothing"}
 

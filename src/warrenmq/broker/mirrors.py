@@ -17,10 +17,16 @@ UNKNOWN: Final = -1
 
 
 class SyncProgress(NamedTuple):
-    """A synchronisation: `messages` of the `total` that a mirror lacked have arrived there."""
+    """A synchronisation: `messages` of the `total` that a mirror lacked have arrived there.
+
+    The rates are those of the last seconds, in messages and bytes a second; 0 while nothing is
+    being sent.
+    """
 
     messages: int
     total: int
+    message_rate: float = 0.0
+    byte_rate: float = 0.0
 
 
 class CopyFacts(NamedTuple):
@@ -28,8 +34,9 @@ class CopyFacts(NamedTuple):
 
     `is_synced`: whether the recorded set of synchronised copies has it. `is_online`: whether this
     node is that node, or has a link to it. The lag is what the master has and the mirror has not
-    made durable yet; UNKNOWN on nodes other than the master's. `sync`: None while the mirror is not
-    being synchronised. `sync_bytes`: bytes of all records that this master has sent it for
+    made durable yet, and `lag_ms` for how long it has lacked the oldest change; UNKNOWN on nodes
+    other than the master's, `lag_ms` also before a synchronisation ends. `sync`: None while the
+    mirror is not being synchronised. `sync_bytes`: bytes of all records that this master has sent it for
     synchronisations; UNKNOWN on other nodes.
     """
 
@@ -41,6 +48,7 @@ class CopyFacts(NamedTuple):
     lag_bytes: int = UNKNOWN
     sync: SyncProgress | None = None
     sync_bytes: int = UNKNOWN
+    lag_ms: int = UNKNOWN
 
 
 class MirrorFacts(NamedTuple):

@@ -2,7 +2,14 @@
 
 from collections.abc import Callable
 
-from warrenmq.broker.mirrors import CopyFacts, MirrorControl, MirrorFacts, SyncProgress, mirror_pid
+from warrenmq.broker.mirrors import (
+    UNKNOWN,
+    CopyFacts,
+    MirrorControl,
+    MirrorFacts,
+    SyncProgress,
+    mirror_pid,
+)
 
 MASTER = "n1@host"
 
@@ -13,10 +20,17 @@ def copy(
     is_online: bool = True,
     lag: tuple[int, int] = (0, 0),
     sync: tuple[int, int] | None = None,
+    rates: tuple[float, float] = (0.0, 0.0),
+    lag_ms: int = UNKNOWN,
 ) -> CopyFacts:
-    """A mirror on `node`; `lag`: messages and bytes, `sync`: messages of how many."""
-    progress = None if sync is None else SyncProgress(*sync)
-    return CopyFacts(node, mirror_pid(node, 40, 7), is_synced, is_online, *lag, progress)
+    """A mirror on `node`; `lag`: messages and bytes, `sync`: messages of how many.
+
+    `rates` of the synchronisation: messages and bytes a second.
+    """
+    progress = None if sync is None else SyncProgress(*sync, *rates)
+    return CopyFacts(
+        node, mirror_pid(node, 40, 7), is_synced, is_online, *lag, progress, lag_ms=lag_ms
+    )
 
 
 def facts(

@@ -26,7 +26,7 @@ from warrenmq.admin.protocol.mirrors import (
 )
 from warrenmq.admin.protocol.requests import ErrorReply
 from warrenmq.broker.broker import Broker
-from warrenmq.broker.mirrors import UNKNOWN, CopyFacts, MirrorControl, MirrorFacts
+from warrenmq.broker.mirrors import UNKNOWN, CopyFacts, MirrorControl, MirrorFacts, SyncProgress
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.queue import Queue
@@ -198,6 +198,7 @@ def _status(
 
 def _copy(copy: CopyFacts) -> MirrorCopy:
     progress = copy.sync
+    sending = progress if progress is not None and progress.message_rate > 0 else None
     return MirrorCopy(
         node=copy.node,
         pid=copy.pid,
@@ -208,7 +209,16 @@ def _copy(copy: CopyFacts) -> MirrorCopy:
         sync_messages=None if progress is None else progress.messages,
         sync_total=None if progress is None else progress.total,
         sync_bytes=_number(copy.sync_bytes),
+        lag_ms=_number(copy.lag_ms),
+        sync_message_rate=None if sending is None else sending.message_rate,
+        sync_byte_rate=None if sending is None else sending.byte_rate,
+        sync_left_ms=None if sending is None else _left_ms(sending),
     )
+
+
+def _left_ms(sending: SyncProgress) -> int:
+    """How long a synchronisation takes yet at the speed of now."""
+    return round((sending.total - sending.messages) * 1000 / sending.message_rate)
 
 
 def _number(value: int) -> int | None:

@@ -62,10 +62,13 @@ class RebalanceQueues(_Request, tag="rebalance_queues", frozen=True):
 class MirrorCopy(Struct, frozen=True):
     """A mirror of a queue.
 
-    The lag is what the master has and the mirror has not made durable yet; None: the master's node
-    does not answer. `sync_messages` of `sync_total` missing messages have been copied to it, both
-    None while the mirror is not being synchronised. `sync_bytes`: what the master has sent it for
-    synchronisations since it is the master, None if that is not known.
+    The lag is what the master has and the mirror has not made durable yet, and `lag_ms` for how
+    long it has lacked the oldest change; None: the master's node does not answer, or the mirror is
+    not in sync. `sync_messages` of `sync_total` missing messages have been copied to it, both None
+    while the mirror is not being synchronised. `sync_bytes`: what the master has sent it for
+    synchronisations since it is the master, None if that is not known. The rates of the
+    synchronisation are those of the last seconds, by second, and `sync_left_ms` is how long it
+    takes at this speed; None while nothing is being sent.
     """
 
     node: str
@@ -77,6 +80,11 @@ class MirrorCopy(Struct, frozen=True):
     sync_messages: int | None
     sync_total: int | None
     sync_bytes: int | None = None
+    # Nodes of an earlier version do not say these.
+    lag_ms: int | None = None
+    sync_message_rate: float | None = None
+    sync_byte_rate: float | None = None
+    sync_left_ms: int | None = None
 
 
 class StopLoss(Struct, frozen=True):

@@ -40,7 +40,8 @@ class ReplicaControl(MirrorControl):
         group = None if place is None else place.replica.group
         if place is None or group is None:
             return None
-        return facts_of_replica(place.replica, place.birth, group, self._is_online)
+        now_ms = self._replicas.now_ms()
+        return facts_of_replica(place.replica, place.birth, group, self._is_online, now_ms)
 
     def awaits_master(self, vhost: bytes, queue: bytes) -> bool:
         """See MirrorControl."""

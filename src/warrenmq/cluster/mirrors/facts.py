@@ -14,7 +14,11 @@ from warrenmq.vocabulary.names import name_text
 
 
 def facts_of_replica(
-    replica: Replica, birth: int, group: Group, is_online: Callable[[bytes], bool]
+    replica: Replica,
+    birth: int,
+    group: Group,
+    is_online: Callable[[bytes], bool],
+    now_ms: int,
 ) -> MirrorFacts:
     """The copies of the queue of `replica`, which follows `group`.
 
@@ -25,7 +29,7 @@ def facts_of_replica(
         is_down=group.is_down,
         reason=group.reason,
         mirrors=tuple(
-            _copy(replica, birth, group, member, is_online(member.id.node))
+            _copy(replica, birth, group, member, is_online(member.id.node), now_ms)
             for member in group.mirrors
         ),
         ring=tuple(name_text(member.id.node) for member in group.living),
@@ -40,7 +44,9 @@ def facts_of_replica(
     )
 
 
-def _copy(replica: Replica, birth: int, group: Group, member: Member, is_online: bool) -> CopyFacts:
+def _copy(
+    replica: Replica, birth: int, group: Group, member: Member, is_online: bool, now_ms: int
+) -> CopyFacts:
     node = member.id.node
     is_synced = member.copy in group.sync
     master = replica.master
@@ -54,6 +60,7 @@ def _copy(replica: Replica, birth: int, group: Group, member: Member, is_online:
         *lag,
         None if source is None or not source.is_shown else _progress(source),
         UNKNOWN if master is None else master.sync_bytes.get(node, 0),
+        UNKNOWN if master is None else _lag_ms(master, node, is_synced, now_ms),
     )
 
 
@@ -70,12 +77,24 @@ def _lag(master: MasterRole, node: bytes, is_synced: bool) -> tuple[int, int]:
     return left, left * size_bytes // max(1, messages)
 
 
+def _lag_ms(master: MasterRole, node: bytes, is_synced: bool, now_ms: int) -> int:
+    """For how long a mirror has lacked the oldest change that it lacks; 0: it lacks none.
+
+    Of a mirror that lacks more than the master remembers, it is at least so long.
+    """
+    if not is_synced and master.in_sync.mark_of(node) == 0:
+        return UNKNOWN
+    since_ms = master.in_sync.lacking_since_ms(node)
+    return 0 if since_ms < 0 else max(0, now_ms - since_ms)
+
+
 def _progress(source: SyncSource) -> SyncProgress:
     left, sent = source.progress()
     if not source.has_answered:
         # The master does not know yet what the mirror lacks.
         return SyncProgress(0, _whole(source.queue)[0])
-    return SyncProgress(sent, sent + left)
+    rates = source.speed.by_second() if source.state == SENDING else (0.0, 0.0)
+    return SyncProgress(sent, sent + left, *rates)
 
 
 def _whole(queue: Queue) -> tuple[int, int]:

@@ -30,7 +30,9 @@ def mirrors_at(world: World, name: str) -> list[CopyFacts]:
     """What the node `name` knows of the mirrors."""
     replica = world[name].replica
     assert replica.group is not None
-    return list(facts_of_replica(replica, BIRTH, replica.group, lambda node: node != C).mirrors)
+    now_ms = world.clock.now_ms()
+    found = facts_of_replica(replica, BIRTH, replica.group, lambda node: node != C, now_ms)
+    return list(found.mirrors)
 
 
 def test_every_node_knows_the_copies_and_the_master_their_lag() -> None:
@@ -45,9 +47,15 @@ def test_every_node_knows_the_copies_and_the_master_their_lag() -> None:
     ]
     assert [each.lag_messages for each in found] == [4, 4]
     assert all(each.lag_bytes > 0 and each.sync is None for each in found)
+    world.clock.advance(40)
+    world["a"].publish()
+    world["a"].end_turn()
+    assert [(each.lag_messages, each.lag_ms) for each in mirrors_at(world, "a")] == [(5, 40)] * 2
     world.run(3)
-    assert [(each.lag_messages, each.lag_bytes) for each in mirrors_at(world, "a")] == [(0, 0)] * 2
-    assert [each.lag_messages for each in mirrors_at(world, "c")] == [UNKNOWN] * 2
+    level = [(each.lag_messages, each.lag_bytes, each.lag_ms) for each in mirrors_at(world, "a")]
+    assert level == [(0, 0, 0)] * 2
+    elsewhere = [(each.lag_messages, each.lag_ms) for each in mirrors_at(world, "c")]
+    assert elsewhere == [(UNKNOWN, UNKNOWN)] * 2
 
 
 def test_a_master_hands_over_when_another_node_asks() -> None:
@@ -171,4 +179,4 @@ def test_what_a_stop_loses_depends_on_both_settings(on_failure: bool, on_shutdow
     world.run(3)
     replica = world["a"].replica
     assert replica.group is not None
-    assert facts_of_replica(replica, BIRTH, replica.group, lambda node: True).promotes_unsynced
+    assert facts_of_replica(replica, BIRTH, replica.group, lambda node: True, 0).promotes_unsynced

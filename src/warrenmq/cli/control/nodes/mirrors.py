@@ -110,16 +110,27 @@ def _mirror_line(mirror: mirrors.MirrorCopy) -> str:
         words.append("offline")
     if mirror.sync_total is not None:
         words.append(f"syncing {mirror.sync_messages} of {mirror.sync_total} messages")
-    return f"{' '.join(words)}, lag: {_lag(mirror)}"
+    return f"{' '.join(words)}{_speed(mirror)}, lag: {_lag(mirror)}"
+
+
+def _speed(mirror: mirrors.MirrorCopy) -> str:
+    """How fast the synchronisation is, and how long it takes yet."""
+    if mirror.sync_left_ms is None:
+        return ""
+    rates = f"{mirror.sync_message_rate:.0f} messages/s, {mirror.sync_byte_rate or 0:.0f} bytes/s"
+    return f", {rates}, {mirror.sync_left_ms / 1000:.1f} s left"
 
 
 def _lag(mirror: mirrors.MirrorCopy) -> str:
     if mirror.lag_messages is None:
         return "unknown"
+    age = f", {mirror.lag_ms} ms" if mirror.lag_ms else ""
     if mirror.lag_messages > 0:
-        return f"{mirror.lag_messages} messages ({_shown(mirror.lag_bytes)} bytes)"
-    # Acks, deliveries and so on are changes, too, but no messages.
-    return f"no messages, {mirror.lag_bytes} bytes of other changes" if mirror.lag_bytes else "none"
+        return f"{mirror.lag_messages} messages ({_shown(mirror.lag_bytes)} bytes){age}"
+    if mirror.lag_bytes:
+        # Acks, deliveries and so on are changes, too, but no messages.
+        return f"no messages, {mirror.lag_bytes} bytes of other changes{age}"
+    return "none"
 
 
 def _shown(number: int | None) -> str:

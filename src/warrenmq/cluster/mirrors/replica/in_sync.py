@@ -204,14 +204,14 @@ class InSync(ConfirmSource):
 
     def lacks(self, node: bytes) -> bool:
         """Whether the copy of `node` is not known to have all that it must have."""
-        return self._lacking_since_ms(node) >= 0
+        return self.lacking_since_ms(node) >= 0
 
     @property
     def is_behind(self) -> bool:
         """Whether some copy that counts lacks something, as far as is known."""
         return any(self.lacks(node) for node in self.members)
 
-    def _lacking_since_ms(self, node: bytes) -> int:
+    def lacking_since_ms(self, node: bytes) -> int:
         """Since when the copy lacks something, or keeps a confirm waiting (ms); -1: it does not."""
         mark = self._marks.get(node, 0)
         waiting = self._waiting
@@ -263,7 +263,7 @@ class InSync(ConfirmSource):
         """
         found = set()
         for node in self.members:
-            since_ms = self._lacking_since_ms(node)
+            since_ms = self.lacking_since_ms(node)
             if since_ms < 0:
                 continue
             since_ms = max(since_ms, changed_ms)

@@ -26,6 +26,7 @@ from warrenmq.cluster.mirrors.sync import records
 from warrenmq.cluster.mirrors.sync.pace import SyncPace
 from warrenmq.cluster.mirrors.sync.reader import FoundMessage, SyncReader
 from warrenmq.cluster.mirrors.sync.scan import LevelDifference, OfferScan, Pieces
+from warrenmq.cluster.mirrors.sync.speed import SyncSpeed
 from warrenmq.queues.queue import Queue
 
 # A chunk has so many bytes of messages, or one larger message.
@@ -105,6 +106,8 @@ class SyncSource:
         self._host: SourceHost = host
         self._lines: SyncLines = lines
         self._pace: SyncPace = SyncPace(rate_bytes)
+        # How fast messages are sent, in the state SENDING.
+        self.speed: SyncSpeed = SyncSpeed()
         self._attempt: int = 0
         self._pieces: Pieces = Pieces()
         # Somebody has asked for the synchronisation, and the mirror is not recorded as in sync.
@@ -300,6 +303,7 @@ class SyncSource:
         self.state = SENDING
         self._owed_since_ms = self._now_ms
         self._lines.begins(self._whole_count - self.sent_count, self.sent_bytes, self._now_ms)
+        self.speed.begin(self._now_ms, self.sent_count, self.sent_bytes)
 
     # -- turns -------------------------------------------------------------------------------------
 
@@ -319,6 +323,7 @@ class SyncSource:
             self._send(now_ms)
             left, sent = self.progress()
             self._lines.advances(sent, left, now_ms)
+            self.speed.note(now_ms, sent, self.sent_bytes)
         is_owed = self._taken_number < self._chunk_number or self.state == ENDING
         if is_owed and now_ms - self._owed_since_ms >= ANSWER_MS:
             self._lines.breaks("the mirror does not answer", self.sent_count)

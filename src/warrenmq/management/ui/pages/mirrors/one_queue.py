@@ -65,6 +65,8 @@ def _summary(status: Status) -> h.Node:
             figures.count(synchronised),
         ),
         ("messages", figures.count(status["messages"])),
+        ("epoch", figures.count(status["epoch"])),
+        ("view", figures.count(status["version"])),
         ("copies in sync that a publish needs", figures.count(status["min_sync"])),
     ]
     return [
@@ -76,10 +78,19 @@ def _summary(status: Status) -> h.Node:
 def _copies(status: Status) -> h.Node:
     if not status["mirrors"]:
         return h.p(".none")["There are no mirrors: the master is alone."]
-    numbers = ("Messages behind", "Bytes behind", "Sent for it")
-    heads = ("Mirror", "State", *numbers[:2], "Synchronised", numbers[2])
+    lags = ("Messages behind", "Bytes behind", "Behind for")
+    speeds = ("Messages/s", "Bytes/s", "Time left")
+    heads = ("Mirror", "State", *lags, "Synchronised", *speeds, "Sent for it")
     rows = [_row(mirror) for mirror in status["mirrors"]]
-    return [h.h2["Mirrors"], plain_table("Mirrors", heads, rows, numbers)]
+    numbers = (*lags, *speeds, "Sent for it")
+    return [
+        h.h2["Mirrors"],
+        h.p(".note")[
+            "Behind: what the master has and the mirror has not on its disk yet, and the age of "
+            "the oldest such change."
+        ],
+        plain_table("Mirrors", heads, rows, numbers),
+    ]
 
 
 def _row(mirror: Status) -> list[h.Node]:
@@ -94,7 +105,11 @@ def _row(mirror: Status) -> list[h.Node]:
         state,
         figures.count(mirror["lag_messages"]),
         figures.size(mirror["lag_bytes"]),
+        figures.duration(mirror["lag_ms"]),
         _progress(mirror),
+        figures.rate(mirror["sync_message_rate"]),
+        figures.size_rate(mirror["sync_byte_rate"]),
+        figures.duration(mirror["sync_left_ms"]),
         figures.size(mirror["sync_bytes"]),
     ]
 

@@ -47,10 +47,9 @@ def _copy(node: str, status: Status, mirrors: dict[str, Status]) -> Copy:
         return Copy(node, "mirror", "leaves or joins", "c6", "")
     lag = ""
     if mirror["lag_messages"] is not None:
-        lag = (
-            f"{figures.count(mirror['lag_messages'])} messages, "
-            f"{figures.size(mirror['lag_bytes'])} behind"
-        )
+        lag = f"{figures.count(mirror['lag_messages'])} messages behind"
+    if mirror["lag_ms"] is not None:
+        lag += f", {figures.duration(mirror['lag_ms'])}"
     if not mirror["is_online"]:
         return Copy(node, "mirror", "not reached", "c5", lag)
     if mirror["is_synchronised"]:

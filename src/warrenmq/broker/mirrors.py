@@ -74,6 +74,22 @@ class MirrorFacts(NamedTuple):
     promotes_unsynced: bool
 
 
+class MasterMove(NamedTuple):
+    """A master that is to move from the node `source` to the node `target`."""
+
+    vhost: str
+    queue: str
+    source: str
+    target: str
+
+
+class MovePlan(NamedTuple):
+    """The moves that spread masters evenly, and by node how many masters there are before them."""
+
+    masters: dict[str, int]
+    moves: list[MasterMove]
+
+
 def mirror_pid(node: str, birth: int, version: int) -> str:
     """The pid of a mirror: of the queue with this birth, joined as this version of its group.
 
@@ -114,6 +130,10 @@ class MirrorControl(ABC):
     @abstractmethod
     def cancel_sync(self, vhost: bytes, queue: bytes) -> bool:
         """Stop the synchronisation of a queue; returns whether there was one."""
+
+    @abstractmethod
+    def plan_rebalance(self, is_meant: Callable[[bytes, bytes], bool]) -> MovePlan:
+        """What `rebalance` would move now."""
 
     @abstractmethod
     def rebalance(

@@ -32,6 +32,7 @@ from warrenmq.management.routes import (
 )
 from warrenmq.management.routes.warren import (
     health,
+    maintenance,
     messages,
     mirrors,
     pauses,
@@ -80,6 +81,7 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     storage.router,
     health.router,
     mirrors.router,
+    maintenance.router,
     readers.router,
     messages.router,
     pauses.router,

@@ -87,6 +87,7 @@ from warrenmq.admin.protocol.log import LogEntries, ReadLog
 from warrenmq.admin.protocol.mirrors import (
     CancelSync,
     DescribeMirrors,
+    PlanRebalance,
     RebalanceQueues,
     SyncQueue,
 )
@@ -188,6 +189,7 @@ OTHERS: list[ControlRequest] = [
     SyncQueue(vhost="/", queue=b"q"),
     CancelSync(vhost="/", queue=b"q"),
     RebalanceQueues(),
+    PlanRebalance(),
 ]
 
 

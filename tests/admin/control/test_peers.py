@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from warrenmq.admin.clock import Clock
-from warrenmq.admin.control.peers import Answer, Peers
+from warrenmq.admin.control.peers import Answer, Peers, ask_other
+from warrenmq.admin.definitions.administration import Refusal
 from warrenmq.admin.node import AdminNode
 from warrenmq.admin.peer_calls import PeerCalls
 from warrenmq.admin.protocol.control import Done, PurgeQueue, Rows
@@ -76,6 +77,14 @@ def test_a_request_arrives_with_its_user(cluster: FakeCluster, peers: Peers) -> 
     calls.answer("c@three", request, lambda answer: done(answer, ""))
     assert node.carried == [(b"user", PURGE)]
     assert found == [Done()]
+
+
+def test_a_node_without_a_link_is_not_asked(cluster: FakeCluster, peers: Peers) -> None:
+    for known, node in ((peers, "c@three"), (None, "a@one")):
+        with pytest.raises(Refusal, match=f"there is no link to a node {node}") as refused:
+            ask_other(known, node, PURGE, lambda _answer: None)
+        assert refused.value.code == "unreachable"
+    assert cluster.asked == {}
 
 
 def test_what_only_a_later_version_knows_is_refused(cluster: FakeCluster, peers: Peers) -> None:

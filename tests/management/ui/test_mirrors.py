@@ -50,7 +50,7 @@ def cluster(etcd: EtcdServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
             for _ in range(3):
                 channel.basic_publish("", "m", b"m", pika.BasicProperties(delivery_mode=2))
         defined = {"ha-mode": "all", "ha-sync-mode": "manual"}
-        body = {"pattern": "^m$", "definition": defined, "apply-to": "queues"}
+        body = {"pattern": "^m", "definition": defined, "apply-to": "queues"}
         assert api.put("policies/%2F/mirrored", json=body).status_code == 201
         eventually(lambda: len(api.get("warren/mirrors").json()) == 1, "the queue is mirrored")
         with httpx.Client(base_url=http.url, follow_redirects=True, timeout=30) as pages:
@@ -87,7 +87,59 @@ def test_a_mirror_is_synchronised(cluster: Cluster) -> None:
     eventually(is_synchronised, "the mirror is synchronised")
     assert f"{second} mirror in sync" in cluster.pages.get("mirrors/%2F/m").text
     assert "nothing is lost: mirrors in sync take over" in cluster.shown("mirrors")
+
+
+def test_masters_are_spread_after_a_look_at_the_moves(cluster: Cluster) -> None:
+    first, second = [node.name for node in cluster.nodes]
+    assert "Nothing moves" in cluster.shown("mirrors/rebalance")
+    with channels(cluster.nodes[:1]) as (channel,):
+        channel.queue_declare("m2", durable=True)
+
+    def moves() -> Any:
+        return cluster.api.get("warren/rebalance").json()["moves"]
+
+    eventually(lambda: len(moves()) == 1, "the new mirror is in sync")
+    (move,) = moves()
+    page = cluster.shown("mirrors/rebalance")
+    assert f"{first} 2 1 {second} 0 1" in page
+    assert f"{move['name']} / {first} {second}" in page
     assert "spread over the nodes" in cluster.pages.post("mirrors/rebalance").text
+    found = {row["name"]: row["leader"] for row in cluster.api.get("warren/mirrors").json()}
+    assert found == {"m": first, "m2": first} | {move["name"]: second}
+
+
+def test_maintenance_says_first_what_it_does(cluster: Cluster) -> None:
+    """The node that is asked, and another one."""
+    for node, other in (cluster.nodes, cluster.nodes[::-1]):
+        path = f"nodes/{node.name}"
+        with channels([node]) as (channel,):
+            channel.queue_declare("alone", durable=True)
+            plan = cluster.api.get(f"warren/{path}/drain").json()
+            assert [each["target"] for each in plan["moves"]] == [other.name] * len(plan["moves"])
+            page = cluster.shown(f"{path}/drain")
+            assert f"Masters that move to {other.name} {len(plan['moves'])}" in page
+            assert "alone / no mirrors" in page and "will be closed" in page
+            for client in plan["connections"]:
+                assert f"{client['name']} guest /" in page
+            refused = cluster.pages.post(f"{path}/drain", data={"confirmed": "wrong"})
+            assert "Type " in refused.text and channel.is_open
+            done = cluster.pages.post(f"{path}/drain", data={"confirmed": node.name})
+            assert f"Node {node.name} is in maintenance mode." in done.text
+            with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="maintenance"):
+                channel.connection.process_data_events(10)
+        for shown in ("nodes", "overview"):
+            assert f"{node.name} in maintenance" in cluster.shown(shown)
+        assert "and Revive" in cluster.shown(path)
+
+        def has_no_master(name: str = node.name) -> bool:
+            leaders = [row["leader"] for row in cluster.api.get("warren/mirrors").json()]
+            return name not in leaders
+
+        eventually(has_no_master, "the masters are gone")
+        assert "clients and movable masters are gone" in cluster.shown(f"{path}/drain")
+        assert "takes clients again" in cluster.pages.post(f"{path}/revive").text
+        assert f"{node.name} running" in cluster.shown("nodes")
+        cluster.api.delete("queues/%2F/alone")
 
 
 def test_links_and_etcd(cluster: Cluster) -> None:

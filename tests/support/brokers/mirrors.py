@@ -5,8 +5,10 @@ from collections.abc import Callable
 from warrenmq.broker.mirrors import (
     UNKNOWN,
     CopyFacts,
+    MasterMove,
     MirrorControl,
     MirrorFacts,
+    MovePlan,
     SyncProgress,
     mirror_pid,
 )
@@ -87,6 +89,14 @@ class MirrorsOfTest(MirrorControl):
     def cancel_sync(self, vhost: bytes, queue: bytes) -> bool:
         self.asked.append(("cancel", queue))
         return self.is_syncing
+
+    def plan_rebalance(self, is_meant: Callable[[bytes, bytes], bool]) -> MovePlan:
+        moves = [
+            MasterMove(vhost.decode(), name.decode(), found.master, found.mirrors[0].node)
+            for (vhost, name), found in self.copies.items()
+            if is_meant(vhost, name)
+        ]
+        return MovePlan({MASTER: len(self.copies)}, moves)
 
     def rebalance(
         self, is_meant: Callable[[bytes, bytes], bool], done: Callable[[str], None]

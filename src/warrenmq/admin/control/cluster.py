@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from warrenmq.admin.control.control_host import ControlHost
-from warrenmq.admin.control.peers import Answer, Peers
+from warrenmq.admin.control.peers import Answer, Peers, ask_other
+from warrenmq.admin.control.queues import CHANGE_MS
 from warrenmq.admin.definitions.administration import Refusal
 from warrenmq.admin.protocol.cluster import (
     ClusterRequest,
@@ -60,7 +61,7 @@ class ClusterCalls:
         if isinstance(request, DescribeMember):
             self._reply(self._describe_own())
         elif isinstance(request, SetDraining):
-            self._set_draining(request.is_on)
+            self._set_draining(request)
         elif cluster is None:
             if isinstance(request, ForgetNode):
                 raise Refusal(NOT_FOUND, NO_MEMBER)
@@ -77,20 +78,23 @@ class ClusterCalls:
                 raise Refusal(PRECONDITION, "this command requires the broker to be stopped first")
             cluster.join(request.seed, self._on_done)
 
-    def _set_draining(self, is_on: bool) -> None:
+    def _set_draining(self, request: SetDraining) -> None:
         """Let the other nodes know first: they must not place a queue on a node without clients."""
+        if request.node not in ("", self._control.describe().node):
+            ask_other(self._peers, request.node, request, self._reply, CHANGE_MS)
+            return
         if not self._control.is_running:
             raise Refusal(PRECONDITION, "this command requires the broker to run")
 
         def on_announced(code: str, text: str) -> None:
             if not code:
-                self._control.set_draining(is_on)
+                self._control.set_draining(request.is_on)
             self._on_done(code, text)
 
         if self._cluster is None:
             on_announced("", "")
         else:
-            self._cluster.set_draining(is_on, on_announced)
+            self._cluster.set_draining(request.is_on, on_announced)
 
     def _on_done(self, code: str, text: str) -> None:
         self._reply(ErrorReply(code, text) if code else Done())

@@ -18,9 +18,12 @@ from warrenmq.admin.protocol.mirrors import (
     CancelSync,
     DescribeMirrors,
     MasterCounts,
+    MasterMove,
+    MasterMoves,
     MirrorCopy,
     MirrorRequest,
     MirrorStatus,
+    PlanRebalance,
     RebalanceQueues,
     SyncQueue,
 )
@@ -63,7 +66,7 @@ class MirrorCalls:
     def start(self, request: MirrorRequest) -> None:
         """Carry out `request`. Raises Refusal."""
         mirrors = self._broker.mirrors
-        if isinstance(request, RebalanceQueues):
+        if isinstance(request, RebalanceQueues | PlanRebalance):
             self._rebalance(request, mirrors)
             return
         vhost = self._permits.expect_vhost(request.vhost)
@@ -108,7 +111,9 @@ class MirrorCalls:
 
     # -- masters of many queues --------------------------------------------------------------------
 
-    def _rebalance(self, request: RebalanceQueues, mirrors: MirrorControl | None) -> None:
+    def _rebalance(
+        self, request: RebalanceQueues | PlanRebalance, mirrors: MirrorControl | None
+    ) -> None:
         if mirrors is None:
             raise Refusal(PRECONDITION, "rebalance is not available: queues have no mirrors")
         try:
@@ -130,7 +135,11 @@ class MirrorCalls:
             else:
                 self._reply(_master_counts(self._broker, mirrors))
 
-        mirrors.rebalance(is_meant, on_done)
+        if isinstance(request, PlanRebalance):
+            plan = mirrors.plan_rebalance(is_meant)
+            self._reply(MasterMoves(plan.masters, [MasterMove(*move) for move in plan.moves]))
+        else:
+            mirrors.rebalance(is_meant, on_done)
 
 
 def _master_counts(broker: Broker, mirrors: MirrorControl) -> MasterCounts:

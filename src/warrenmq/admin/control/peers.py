@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from warrenmq.admin.definitions.administration import Refusal
 from warrenmq.admin.protocol.control import ControlReply, ControlRequest
 from warrenmq.admin.protocol.requests import ErrorReply
 from warrenmq.cluster.links.node_calls import ANSWER_MS
@@ -84,6 +85,22 @@ class Peers:
             done({})
         for node in nodes:
             self.ask(node, request, partial(take, node))
+
+
+def ask_other(
+    peers: Peers | None,
+    node: str,
+    request: ControlRequest,
+    done: Callable[[Answer], None],
+    wait_ms: int = ANSWER_MS,
+) -> None:
+    """Let another node carry out `request`, as `Peers.ask`.
+
+    `peers`: None for none. Raises Refusal without a link to the node.
+    """
+    if peers is None or node not in peers.cluster.reachable():
+        raise Refusal(UNREACHABLE, f"there is no link to a node {node}")
+    peers.ask(node, request, done, wait_ms)
 
 
 def _decoded(node: str, answer: bytes, failure: str) -> Answer:

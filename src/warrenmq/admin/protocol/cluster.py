@@ -50,10 +50,12 @@ class SetDraining(_Request, tag="set_draining", frozen=True):
     """Take the node into maintenance mode, or out of it.
 
     A node in maintenance mode has no clients, and new queues go to other nodes. A start of its
-    broker ends the mode.
+    broker ends the mode. `node`: which one, "" is that of the session. Refused (`unreachable`)
+    without a link to it.
     """
 
     is_on: bool
+    node: Name = ""
 
 
 class ListenerStatus(Struct, frozen=True):

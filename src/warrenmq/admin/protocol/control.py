@@ -674,6 +674,7 @@ NEEDS: Final[dict[type, str]] = {
     mirrors.SyncQueue: ADMINISTRATOR,
     mirrors.CancelSync: ADMINISTRATOR,
     mirrors.RebalanceQueues: ADMINISTRATOR,
+    mirrors.PlanRebalance: MONITORING,
     stores.CompactStores: ADMINISTRATOR,
     stores.DescribeFiles: MANAGEMENT,
     List: MANAGEMENT,

@@ -47,16 +47,23 @@ class CancelSync(_Request, tag="cancel_sync", frozen=True):
     queue: ShortStr
 
 
-class RebalanceQueues(_Request, tag="rebalance_queues", frozen=True):
-    """Spread the masters of mirrored queues evenly over the nodes. Reply: MasterCounts.
+class _OfMasters(_Request, frozen=True):
+    """Masters of mirrored queues, chosen by patterns that are searched for in names.
 
-    The patterns are regular expressions that are searched for in names. Refused (`precondition`)
-    while the node replicates nothing.
+    Refused (`precondition`) while the node replicates nothing.
     """
 
     vhost_pattern: Pattern = ".*"
     queue_pattern: Pattern = ".*"
     kind: QueueKind = "all"
+
+
+class RebalanceQueues(_OfMasters, tag="rebalance_queues", frozen=True):
+    """Spread the masters evenly over the nodes. Reply: MasterCounts."""
+
+
+class PlanRebalance(_OfMasters, tag="plan_rebalance", frozen=True):
+    """What RebalanceQueues would do now. Reply: MasterMoves."""
 
 
 class MirrorCopy(Struct, frozen=True):
@@ -129,5 +136,21 @@ class MasterCounts(Struct, tag="master_counts", frozen=True):
     classic: dict[str, int]
 
 
-MirrorRequest = DescribeMirrors | SyncQueue | CancelSync | RebalanceQueues
-MirrorReply = MirrorStatus | MasterCounts
+class MasterMove(Struct, frozen=True):
+    """A master that is to move from the node `source` to the node `target`."""
+
+    vhost: str
+    name: str
+    source: str
+    target: str
+
+
+class MasterMoves(Struct, tag="master_moves", frozen=True):
+    """Moves that spread masters evenly; `masters`: how many each node has before them."""
+
+    masters: dict[str, int]
+    moves: list[MasterMove]
+
+
+MirrorRequest = DescribeMirrors | SyncQueue | CancelSync | RebalanceQueues | PlanRebalance
+MirrorReply = MirrorStatus | MasterCounts | MasterMoves

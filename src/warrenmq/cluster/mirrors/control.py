@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Final
 
-from warrenmq.broker.mirrors import MirrorControl, MirrorFacts
+from warrenmq.broker.mirrors import MasterMove, MirrorControl, MirrorFacts, MovePlan
 from warrenmq.cluster.definitions_copy import DefinitionsCopy
 from warrenmq.cluster.groups.group import Group
 from warrenmq.cluster.groups.known_nodes import KnownNodes
@@ -86,29 +86,49 @@ class ReplicaControl(MirrorControl):
         master = None if place is None else place.replica.master
         return master is not None and master.cancel_syncs()
 
+    def plan_rebalance(self, is_meant: Callable[[bytes, bytes], bool]) -> MovePlan:
+        """See MirrorControl."""
+        masters, moves = self._planned(is_meant)
+        return MovePlan(
+            dict(Counter(map(name_text, masters.values()))),
+            [
+                MasterMove(
+                    name_text(place.vhost.name),
+                    name_text(place.name),
+                    name_text(masters[place]),
+                    name_text(node),
+                )
+                for place, node in moves.items()
+            ],
+        )
+
     def rebalance(
         self, is_meant: Callable[[bytes, bytes], bool], done: Callable[[str], None]
     ) -> None:
         """See MirrorControl. Masters move to synchronised mirrors only, some at a time."""
-        places: dict[int, MirrorPlace] = {}
-        masters: dict[int, bytes] = {}
-        mirrors: dict[int, list[bytes]] = {}
+        _masters, moves = self._planned(is_meant)
+        self._rebalancings.append(_Rebalancing(self._replicas, moves, done))
+        self.tick()
+
+    def _planned(
+        self, is_meant: Callable[[bytes, bytes], bool]
+    ) -> tuple[dict[MirrorPlace, bytes], dict[MirrorPlace, bytes]]:
+        """The nodes of the masters that may move, and the new nodes of those that are to."""
+        masters: dict[MirrorPlace, bytes] = {}
+        mirrors: dict[MirrorPlace, list[bytes]] = {}
         nodes = [
             node
             for node, known in self._nodes.by_name.items()
             if known.is_running and not known.is_draining and self._is_online(node)
         ]
-        for key, place in self._replicas.places.items():
+        for place in self._replicas.places.values():
             group = place.replica.group
             if group is None or group.is_down or group.master_node not in nodes:
                 continue
             if place.vhost.taker(place.name) is not None and is_meant(place.vhost.name, place.name):
-                places[key] = place
-                masters[key] = group.master_node
-                mirrors[key] = [each.id.node for each in group.synced_mirrors]
-        moves = [(places[key], node) for key, node in plan_moves(masters, mirrors, nodes).items()]
-        self._rebalancings.append(_Rebalancing(self._replicas, moves, done))
-        self.tick()
+                masters[place] = group.master_node
+                mirrors[place] = [each.id.node for each in group.synced_mirrors]
+        return masters, plan_moves(masters, mirrors, nodes)
 
     def tick(self) -> None:
         """Go on with what is under way; called about every 50 ms."""
@@ -129,11 +149,11 @@ class _Rebalancing:
     def __init__(
         self,
         replicas: Replicas,
-        moves: list[tuple[MirrorPlace, bytes]],
+        moves: dict[MirrorPlace, bytes],
         done: Callable[[str], None],
     ) -> None:
         self._replicas = replicas
-        self._waiting = deque(moves)
+        self._waiting = deque(moves.items())
         self._done = done
         # Masters on the way, with their new nodes and the time until which they may take.
         self._moving: dict[MirrorPlace, tuple[bytes, int]] = {}

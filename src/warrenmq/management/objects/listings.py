@@ -40,6 +40,12 @@ def vhosts_of(caller: Caller, vhost: str | None) -> list[str]:
     return vhosts_seen(caller) if vhost is None else [vhost]
 
 
+def topology_stamps(caller: Caller) -> dict[str, int]:
+    """A number for each vhost that changes when a queue comes or goes there, on any node."""
+    rows = caller.rows("vhosts", ["name", "topology_version"])
+    return {row["name"]: row["topology_version"] for row in rows}
+
+
 def named(rows: Iterable[Row], name: str) -> Row:
     """The row with this name. Raises HttpRefusal if there is none."""
     for row in rows:

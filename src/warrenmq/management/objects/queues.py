@@ -7,7 +7,12 @@ from typing import Any, Final
 from warrenmq.admin.protocol.control import List, Rows
 from warrenmq.admin.protocol.pids import node_of_pid
 from warrenmq.admin.protocol.queue_columns import QUEUE_COLUMNS, Cost
-from warrenmq.management.objects.listings import named, rows_of_vhosts, vhosts_of
+from warrenmq.management.objects.listings import (
+    named,
+    rows_of_vhosts,
+    topology_stamps,
+    vhosts_of,
+)
 from warrenmq.management.recent_listings import RecentListings
 from warrenmq.management.rows import Row, value_at
 from warrenmq.management.sessions import Caller
@@ -48,7 +53,7 @@ class QueueTable:
 
     def __init__(self, caller: Caller, listings: RecentListings, vhost: str | None = None) -> None:
         self._caller = caller
-        stamps = _stamps(caller)
+        stamps = topology_stamps(caller)
         self.sketches: list[Row] = [
             {"name": columns[_NAME], "vhost": each, "columns": columns}
             for each in vhosts_of(caller, vhost)
@@ -97,12 +102,6 @@ class QueueTable:
 
     def _ask(self, vhost: str) -> list[list[Any]]:
         return self._caller.call(List(what="queues", columns=_QUEUE, vhost=vhost), Rows).rows
-
-
-def _stamps(caller: Caller) -> dict[str, int]:
-    """A number for each vhost that changes when a queue comes or goes there, on any node."""
-    rows = caller.rows("vhosts", ["name", "topology_version"])
-    return {row["name"]: row["topology_version"] for row in rows}
 
 
 def queue_called(caller: Caller, vhost: str, name: str) -> Row:

@@ -179,7 +179,7 @@ def _subject(below: str) -> str:
             return name
         if name in ("source", "destination"):
             return "bindings"
-        if name in ("storage", "memory", "relative", "ets", "mirrors", "groups", "sinks"):
+        if name in ("storage", "memory", "relative", "ets", "mirrors", "groups", "sinks", "drain"):
             return ""
     return ""
 

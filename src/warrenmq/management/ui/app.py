@@ -27,9 +27,9 @@ from warrenmq.management.ui.pages import (
     search,
 )
 from warrenmq.management.ui.pages.exchanges import all_exchanges, bindings, one_exchange
-from warrenmq.management.ui.pages.mirrors import all_mirrors
+from warrenmq.management.ui.pages.mirrors import all_mirrors, rebalancing
 from warrenmq.management.ui.pages.mirrors import one_queue as mirrors_of_queue
-from warrenmq.management.ui.pages.nodes import all_nodes, configuration, log, one_node
+from warrenmq.management.ui.pages.nodes import all_nodes, configuration, log, maintenance, one_node
 from warrenmq.management.ui.pages.pipeline import all_readers, one_reader
 from warrenmq.management.ui.pages.policies import all_policies, one_policy
 from warrenmq.management.ui.pages.queues import all_queues, moving, new_queue, one_queue
@@ -65,11 +65,13 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     definitions.router,
     stores.router,
     all_mirrors.router,
+    rebalancing.router,
     mirrors_of_queue.router,
     all_nodes.router,
     one_node.router,
     configuration.router,
     log.router,
+    maintenance.router,
     all_readers.router,
     one_reader.router,
 )

@@ -11,6 +11,7 @@ from warrenmq.management.ui.api import path_to
 from warrenmq.management.ui.elements.charts import chart
 from warrenmq.management.ui.elements.message_charts import queued_messages, rate_of
 from warrenmq.management.ui.page import Page, PageOf
+from warrenmq.management.ui.pages.nodes.all_nodes import node_state_square
 from warrenmq.management.ui.visit import RANGES
 
 router = APIRouter()
@@ -29,7 +30,7 @@ async def overview(page: PageOf) -> Response:
         "Overview",
         page.live("overview-figures", _totals(page, found)),
         page.live("overview-charts", _charts(page, found)),
-        page.live("overview-nodes", nodes and _nodes(nodes)),
+        page.live("overview-nodes", nodes and _nodes(page, nodes)),
         page.live("overview-longest", _longest(page, longest["items"])),
     )
 
@@ -82,7 +83,7 @@ def _charts(page: Page, found: dict[str, Any]) -> h.Element:
     ]
 
 
-def _nodes(nodes: list[dict[str, Any]]) -> h.Node:
+def _nodes(page: Page, nodes: list[dict[str, Any]]) -> h.Node:
     return [
         h.h2["Nodes"],
         h.div(".wide", tabindex="0", role="region", aria_label="Nodes")[
@@ -95,17 +96,16 @@ def _nodes(nodes: list[dict[str, Any]]) -> h.Node:
                         ]
                     ]
                 ],
-                h.tbody[[_node(each) for each in nodes]],
+                h.tbody[[_node(page, each) for each in nodes]],
             ]
         ],
     ]
 
 
-def _node(node: dict[str, Any]) -> h.Element:
-    state = "running" if node.get("running") else "down"
+def _node(page: Page, node: dict[str, Any]) -> h.Element:
     return h.tr[
-        h.td[node["name"]],
-        h.td[h.span(class_=["state", state])[state]],
+        h.td[h.a(href=page.link(f"/nodes/{path_to(node['name'])}"))[node["name"]]],
+        h.td[node_state_square(node)],
         h.td[f"{figures.size(node.get('mem_used'))} of {figures.size(node.get('mem_limit'))}"],
         h.td[
             f"{figures.size(node.get('disk_free'))}, alarm below "

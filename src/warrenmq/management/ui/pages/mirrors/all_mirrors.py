@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from warrenmq.management.ui import figures
 from warrenmq.management.ui.api import path_to
-from warrenmq.management.ui.elements.forms import folded, form
+from warrenmq.management.ui.elements.moves import copies_link
 from warrenmq.management.ui.elements.tables import (
     Column,
     Row,
@@ -42,23 +42,9 @@ async def mirrors(page: PageOf) -> Response:
         h.h2["Mirrored queues"],
         filter_form(page, "queue", has_patterns=False),
         table(page, "mirrors", _columns(page), page_of(page, found, len(rows)), _key),
-        page.has_tag("administrator")
-        and folded(
-            "Rebalance",
-            h.p[
-                "Spreads the masters of mirrored queues evenly over the nodes. A master moves to "
-                "a mirror in sync only."
-            ],
-            form(page, "/mirrors/rebalance", "Rebalance"),
-        ),
+        page.has_tag("monitoring")
+        and h.p[h.a(href=page.link("/mirrors/rebalance"))["Rebalance the masters"]],
     )
-
-
-@router.post("/mirrors/rebalance")
-async def rebalance(page: PageOf) -> Response:
-    """Spread the masters over the nodes."""
-    await page.api.post("rebalance/queues")
-    return page.go("/mirrors", "The masters are spread over the nodes.")
 
 
 def _key(row: Row) -> str:
@@ -67,17 +53,13 @@ def _key(row: Row) -> str:
 
 def _columns(page: Page) -> list[Column]:
     return [
-        Column("Queue", lambda row: _name(page, row), "name"),
+        Column("Queue", lambda row: copies_link(page, row), "name"),
         Column("Virtual host", lambda row: row["vhost"], "vhost"),
         Column("Type", lambda row: row["type"], "type"),
         Column("State", state_square, "state"),
         Column("Master", lambda row: row["leader"], "leader"),
         Column("Mirrors", _mirrors),
     ]
-
-
-def _name(page: Page, row: Row) -> h.Element:
-    return h.a(href=page.link(f"/mirrors/{path_to(row['vhost'], row['name'])}"))[row["name"]]
 
 
 def _mirrors(row: Row) -> h.Node:

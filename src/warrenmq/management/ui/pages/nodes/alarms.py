@@ -5,6 +5,7 @@ from typing import Any
 import htpy as h
 
 from warrenmq.management.ui import figures
+from warrenmq.management.ui.api import path_to
 from warrenmq.management.ui.page import Page
 
 
@@ -25,8 +26,10 @@ def alarms(page: Page, node: dict[str, Any]) -> h.Node:
         node.get("partitions") and _partitions(page, node),
         node.get("being_drained")
         and h.p(".note")[
-            "The node is in maintenance mode: it has no clients, and new queues go elsewhere. "
-            "warrenctl -n NODE revive ends the mode."
+            "The node is in maintenance mode: it has no clients, and new queues go elsewhere. ",
+            h.a(href=page.link(f"/nodes/{path_to(node['name'])}/drain"))[
+                "What is left on it, and Revive"
+            ],
         ],
     ]
 

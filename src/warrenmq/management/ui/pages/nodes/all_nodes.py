@@ -64,7 +64,7 @@ def node_state(node: Row) -> str:
 def _columns(page: Page) -> list[Column]:
     return [
         Column("Node", lambda row: _name(page, row), "name"),
-        Column("State", _state_square, "running"),
+        Column("State", node_state_square, "running"),
         Column("Alarms", _alarms),
         Column("Memory", lambda row: _of(row, "mem_used", "mem_limit"), "mem_used", True),
         Column("Disk free", lambda row: figures.size(row.get("disk_free")), "disk_free", True),
@@ -80,7 +80,8 @@ def _name(page: Page, row: Row) -> h.Element:
     return h.a(href=page.link(f"/nodes/{path_to(row['name'])}"))[row["name"]]
 
 
-def _state_square(row: Row) -> h.Element:
+def node_state_square(row: Row) -> h.Element:
+    """The state of a node of the API, with a square of its colour."""
     word = node_state(row)
     return h.span(class_=["state", word if word in ("running", "down") else None])[word]
 

@@ -45,6 +45,9 @@ async def node(page: PageOf, name: str) -> Response:
                 [[_listeners(each), _links(each)] for each in described],
             ],
         ),
+        found.get("running")
+        and not found.get("being_drained")
+        and h.p[h.a(href=page.link(f"/nodes/{path_to(name)}/drain"))["Maintenance of this node"]],
     )
 
 

@@ -163,6 +163,26 @@ def test_queues_are_filtered_by_what_they_are(
         assert refusal(client.get(f"queues?{wrong}"))[0] == 400
 
 
+def test_consumers_and_connections_are_found_by_all_their_names(
+    http_node: HttpNode, channel: BlockingChannel
+) -> None:
+    client = http_node.client()
+    for path, texts in (("consumers", ("C", "a/")), ("consumers/%2F", ("C", "a/"))):
+        for text in texts:
+            page = client.get(f"{path}?page=1&name={text}").json()
+            assert [each["consumer_tag"] for each in page["items"]] == ["c"], text
+        assert client.get(f"{path}?page=1&name=^/&use_regex=true").json()["items"] == []
+        assert [each["consumer_tag"] for each in client.get(path).json()] == ["c"]
+    parameters = pika.URLParameters(http_node.node.uri)
+    parameters.client_properties = {"connection_name": "Till"}
+    with pika.BlockingConnection(parameters):
+        for path in ("connections", "vhosts/%2F/connections", "connections/username/guest"):
+            page = client.get(f"{path}?page=1&name=till").json()
+            (found,) = page["items"]
+            assert found["user_provided_name"] == "Till" and page["total_count"] == 2
+            assert len(client.get(f"{path}?page=1&name=127.0").json()["items"]) == 2
+
+
 def test_definitions_of_users_and_policies(http_node: HttpNode) -> None:
     http_node.add_user("app", vhosts=("v",))
     http_node.control(

@@ -114,6 +114,13 @@ class MirrorControl(ABC):
         """
 
     @abstractmethod
+    def counts_of(self, vhost: bytes, queue: bytes) -> tuple[int, int]:
+        """How many mirrors a queue has, and how many of them are in sync; known as by `facts_of`.
+
+        For sums over many queues: (0, 0) also for one that is not mirrored.
+        """
+
+    @abstractmethod
     def awaits_master(self, vhost: bytes, queue: bytes) -> bool:
         """Whether a mirrored queue that nobody serves may have a master within some seconds.
 

@@ -76,18 +76,24 @@ def listed(request: Request, rows: Sequence[Row], show: Show | None = None) -> L
     return ListReply(_columned(query, _with(show, ordered)))
 
 
+def name_of(row: Row) -> tuple[str, ...]:
+    """The texts of a row that the filter by name looks at: its name."""
+    return (str(row.get("name", "")),)
+
+
 def paged(
     request: Request,
     rows: Sequence[Row],
     show: Show | None = None,
     value: Callable[[Row], Any] | None = None,
     filters: Sequence[Callable[[Row], bool]] = (),
+    names: Callable[[Row], tuple[str, ...]] = name_of,
 ) -> PageReply:
     """A reply with the rows that pass the filters, as a page if the query names one.
 
     `show` adds to the rows of the reply, and to all rows when they are sorted by what it adds,
-    unless `value` gives the value of a row by which the query sorts. Raises HttpRefusal for a page
-    that cannot be.
+    unless `value` gives the value of a row by which the query sorts. `names` gives the texts of a
+    row of which one must fit the filter by name. Raises HttpRefusal for a page that cannot be.
     """
     query = request.query_params
     total = len(rows)
@@ -106,7 +112,7 @@ def paged(
             "invalid_pagination_parameters",
             f"Invalid pagination parameters: page number {page}, page size {shown}",
         )
-    found = _filtered(query, rows)
+    found = _filtered(query, rows, names)
     pages = max(1, -(-len(found) // size))
     if page > pages:
         raise HttpRefusal(
@@ -146,6 +152,13 @@ def _with(show: Show | None, rows: Sequence[Row]) -> Iterator[Row]:
     return iter(rows) if show is None else (show(row) for row in rows)
 
 
+def asks_for(request: Request, names: Sequence[str]) -> bool:
+    """Whether the reply shows one of these fields, or is sorted by one."""
+    columns = [name for name in request.query_params.get("columns", "").split(",") if name]
+    used = [*columns, request.query_params.get("sort", "")]
+    return not columns or any([name.split(".")[0] in names for name in used])
+
+
 # -- steps -----------------------------------------------------------------------------------------
 
 
@@ -156,12 +169,14 @@ def _number(query: QueryParams, name: str, default: int) -> int:
     return int(text)
 
 
-def _filtered(query: QueryParams, rows: Sequence[Row]) -> Sequence[Row]:
+def _filtered(
+    query: QueryParams, rows: Sequence[Row], names: Callable[[Row], tuple[str, ...]]
+) -> Sequence[Row]:
     wanted = query.get("name", "")
     if not wanted:
         return rows
     matches = _pattern(wanted) if query.get("use_regex") == _TRUE else _part(wanted)
-    return [row for row in rows if matches(str(row.get("name", "")))]
+    return [row for row in rows if any([matches(text) for text in names(row)])]
 
 
 def _part(wanted: str) -> Callable[[str], bool]:

@@ -79,6 +79,11 @@ class MirrorsOfTest(MirrorControl):
     def facts_of(self, vhost: bytes, queue: bytes) -> MirrorFacts | None:
         return self.next.pop(0) if self.next else self.copies.get((vhost, queue))
 
+    def counts_of(self, vhost: bytes, queue: bytes) -> tuple[int, int]:
+        found = self.copies.get((vhost, queue))
+        mirrors = () if found is None else found.mirrors
+        return len(mirrors), len([each for each in mirrors if each.is_synced])
+
     def awaits_master(self, vhost: bytes, queue: bytes) -> bool:
         return self.has_heir
 

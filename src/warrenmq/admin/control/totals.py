@@ -23,14 +23,14 @@ from warrenmq.admin.protocol.totals import (
 )
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.connection.client_totals import ClientTotals
-from warrenmq.broker.mirrors import MirrorControl, MirrorFacts
+from warrenmq.broker.mirrors import MirrorControl
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.queue_totals import QueueTotals
 from warrenmq.vocabulary.names import name_text
 
 # Queues, mirrored queues and connections that one turn adds: some milliseconds at most.
 QUEUES_A_TURN: Final = 500
-MIRRORED_A_TURN: Final = 50
+MIRRORED_A_TURN: Final = 200
 CONNECTIONS_A_TURN: Final = 200
 
 _Each = TypeVar("_Each")
@@ -118,16 +118,12 @@ class _MirrorTotals:
     def add(self, control: MirrorControl, vhost: bytes, names: list[bytes]) -> None:
         """Add those of the queues `names` that have mirrors."""
         for name in names:
-            facts = control.facts_of(vhost, name)
-            if facts is not None and facts.mirrors:
-                self._add(facts)
-
-    def _add(self, facts: MirrorFacts) -> None:
-        synchronised = sum(mirror.is_synced for mirror in facts.mirrors)
-        self.queues += 1
-        self.mirrors += len(facts.mirrors)
-        self.synchronised += synchronised
-        self.unprotected += synchronised == 0
+            mirrors, synchronised = control.counts_of(vhost, name)
+            if mirrors:
+                self.queues += 1
+                self.mirrors += mirrors
+                self.synchronised += synchronised
+                self.unprotected += synchronised == 0
 
 
 def _of_queues(queues: QueueTotals) -> tuple[int, int, int]:

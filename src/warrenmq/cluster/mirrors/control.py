@@ -43,6 +43,12 @@ class ReplicaControl(MirrorControl):
         now_ms = self._replicas.now_ms()
         return facts_of_replica(place.replica, place.birth, group, self._is_online, now_ms)
 
+    def counts_of(self, vhost: bytes, queue: bytes) -> tuple[int, int]:
+        """See MirrorControl."""
+        place = self._place(vhost, queue)
+        group = None if place is None else place.replica.group
+        return (0, 0) if group is None else (len(group.mirrors), len(group.synced_mirrors))
+
     def awaits_master(self, vhost: bytes, queue: bytes) -> bool:
         """See MirrorControl."""
         place = self._place(vhost, queue)

@@ -1,5 +1,6 @@
 """Channels and their consumers, as RabbitMQ's HTTP API shows them."""
 
+from functools import partial
 from typing import Final
 
 from warrenmq.admin.protocol.control import NAMES_MAX
@@ -51,14 +52,29 @@ _CONSUMER: Final = (
 )  # fmt: skip
 
 
-def consumers(
-    caller: Caller, vhost: str | None = None, queues: list[str] | None = None
+def listed_consumers(
+    caller: Caller, listings: RecentListings, vhost: str | None = None
 ) -> list[Row]:
-    """The consumers of a vhost, or of all that the caller sees; with `queues`, only of these.
+    """The consumers of a vhost, or of all that the caller sees, perhaps of a moment ago."""
+    viewer = listed_for(caller)
+    return [
+        row
+        for each in vhosts_of(caller, vhost)
+        for row in listings.rows("consumers", f"{each}\n{viewer}", partial(consumers, caller, each))
+    ]
+
+
+def consumer_names(row: Row) -> tuple[str, ...]:
+    """The texts of a consumer that the filter by name looks at: of its queue, and its tag."""
+    return row["queue"]["name"], row["consumer_tag"]
+
+
+def consumers(caller: Caller, vhost: str, queues: list[str] | None = None) -> list[Row]:
+    """The consumers of a vhost; with `queues`, only of these.
 
     Those of channels that the caller does not see have no `channel_details`.
     """
-    rows = rows_of_vhosts(caller, "consumers", _CONSUMER, vhosts_of(caller, vhost), queues)
+    rows = rows_of_vhosts(caller, "consumers", _CONSUMER, [vhost], queues)
     pids = list({row["channel_pid"] for row in rows})
     asked = None if len(pids) > NAMES_MAX else pids
     channel_of = {

@@ -27,6 +27,11 @@ def connections(caller: Caller, listings: RecentListings) -> list[Row]:
     return listings.rows("connections", listed_for(caller), lambda: _connections(caller))
 
 
+def connection_names(row: Row) -> tuple[str, ...]:
+    """The texts of a connection that the filter by name looks at: its name, and its client's."""
+    return row["name"], row.get("user_provided_name", "")
+
+
 def connections_called(caller: Caller, name: str) -> list[Row]:
     """The connections of this name that the caller sees."""
     return _connections(caller, [name])

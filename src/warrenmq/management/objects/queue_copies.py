@@ -1,5 +1,6 @@
 """Queues with the nodes of their copies, for lists of mirrors and the moves of masters."""
 
+from functools import partial
 from typing import Any, Final
 
 from warrenmq.admin.protocol.control import List, Rows
@@ -28,10 +29,15 @@ def queue_copies(caller: Caller, listings: RecentListings, vhost: str | None = N
     return [
         _row(columns, each)
         for each in vhosts_of(caller, vhost)
-        for columns in listings.rows(
-            "copies", each, lambda name=each: ask(name), stamps.get(each, 0)
-        )
+        for columns in listings.rows("copies", each, partial(ask, each), stamps.get(each, 0))
     ]
+
+
+def mirrored_queues(
+    caller: Caller, listings: RecentListings, vhost: str | None = None
+) -> list[Row]:
+    """Those of `queue_copies` that are mirrored."""
+    return [row for row in queue_copies(caller, listings, vhost) if row["slave_nodes"] is not None]
 
 
 def _row(columns: list[Any], vhost: str) -> Row:

@@ -10,12 +10,14 @@ from warrenmq.management.rows import Row
 from warrenmq.management.sessions import Caller
 
 _VHOST: Final = ["name", "tracing", "description", "tags", "default_queue_type", "cluster_state"]
-_MESSAGE_COUNTS: Final = ("messages", "messages_ready", "messages_unacknowledged")
+MESSAGE_COUNTS: Final = ("messages", "messages_ready", "messages_unacknowledged")
 
 
-def vhosts(caller: Caller) -> list[Row]:
-    """The vhosts that the caller sees, with their messages."""
+def vhosts(caller: Caller, has_messages: bool = True) -> list[Row]:
+    """The vhosts that the caller sees; with `has_messages` their messages are counted."""
     rows = caller.rows("vhosts", _VHOST)
+    if not has_messages:
+        return [_vhost(row) for row in rows]
     if caller.has_tag(MONITORING):
         sums = totals_of_all(caller).vhosts
     else:
@@ -35,7 +37,7 @@ def _vhost(row: Row) -> Row:
 def message_counts(vhosts: Iterable[VhostSums]) -> dict[str, int]:
     """The messages of these vhosts together."""
     counted = list(vhosts)
-    return {name: sum([getattr(each, name) for each in counted]) for name in _MESSAGE_COUNTS}
+    return {name: sum([getattr(each, name) for each in counted]) for name in MESSAGE_COUNTS}
 
 
 def totals_of_all(caller: Caller) -> NodeTotals:
@@ -49,11 +51,10 @@ def sums_of_listings(caller: Caller, vhosts: list[str]) -> dict[str, VhostSums]:
 
 
 def _sums_of_listings(caller: Caller, vhost: str) -> VhostSums:
-    queues = rows_of_vhosts(caller, "queues", [*_MESSAGE_COUNTS, "consumers"], [vhost])
+    queues = rows_of_vhosts(caller, "queues", [*MESSAGE_COUNTS, "consumers"], [vhost])
     # A queue that is down has no figures.
     counts = {
-        name: sum([queue[name] or 0 for queue in queues])
-        for name in (*_MESSAGE_COUNTS, "consumers")
+        name: sum([queue[name] or 0 for queue in queues]) for name in (*MESSAGE_COUNTS, "consumers")
     }
     exchanges = rows_of_vhosts(caller, "exchanges", ["name"], [vhost])
     return VhostSums(exchanges=len(exchanges), queues=len(queues), **counts)

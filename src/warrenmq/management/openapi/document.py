@@ -179,7 +179,17 @@ def _subject(below: str) -> str:
             return name
         if name in ("source", "destination"):
             return "bindings"
-        if name in ("storage", "memory", "relative", "ets", "mirrors", "groups", "sinks", "drain"):
+        if name in (
+            "storage",
+            "memory",
+            "relative",
+            "ets",
+            "mirrors",
+            "groups",
+            "sinks",
+            "drain",
+            "copies",
+        ):
             return ""
     return ""
 

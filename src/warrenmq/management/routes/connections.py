@@ -6,10 +6,20 @@ from starlette.responses import Response
 from warrenmq.admin.protocol.control import ADMINISTRATOR, MONITORING, CloseConnections, Counted
 from warrenmq.management.access import ManagementUser, VhostReader
 from warrenmq.management.errors import not_authorised, not_found
-from warrenmq.management.objects.channels import channels, channels_called, consumers
-from warrenmq.management.objects.connections import connections, connections_called
+from warrenmq.management.objects.channels import (
+    channels,
+    channels_called,
+    consumer_names,
+    consumers,
+    listed_consumers,
+)
+from warrenmq.management.objects.connections import (
+    connection_names,
+    connections,
+    connections_called,
+)
 from warrenmq.management.recent_listings import recent
-from warrenmq.management.rows import ListReply, ObjectReply, PageReply, Row, listed, paged, single
+from warrenmq.management.rows import ObjectReply, PageReply, Row, paged, single
 from warrenmq.management.sessions import Caller
 from warrenmq.management.shown import FiguresOf
 
@@ -19,7 +29,8 @@ router = APIRouter(prefix="/api")
 @router.get("/connections")
 def all_connections(request: Request, caller: ManagementUser, shown: FiguresOf) -> PageReply:
     """All connections for a monitor, else those of the user who asks."""
-    return paged(request, connections(caller, recent(request)), show=shown.connection)
+    rows = connections(caller, recent(request))
+    return paged(request, rows, show=shown.connection, names=connection_names)
 
 
 @router.get("/connections/{name:segment}")
@@ -36,7 +47,7 @@ def connections_of_user(
 ) -> PageReply:
     """The connections of a user."""
     rows = [row for row in connections(caller, recent(request)) if row.get("user") == user]
-    return paged(request, rows, show=shown.connection)
+    return paged(request, rows, show=shown.connection, names=connection_names)
 
 
 @router.get("/connections/{name:segment}/channels")
@@ -57,7 +68,7 @@ def connections_of_vhost(
 ) -> PageReply:
     """The connections to a vhost."""
     rows = [row for row in connections(caller, recent(request)) if row.get("vhost") == vhost]
-    return paged(request, rows, show=shown.connection)
+    return paged(request, rows, show=shown.connection, names=connection_names)
 
 
 @router.get("/vhosts/{vhost:segment}/channels")
@@ -90,15 +101,15 @@ def one_channel(
 
 
 @router.get("/consumers")
-def all_consumers(request: Request, caller: ManagementUser) -> ListReply:
+def all_consumers(request: Request, caller: ManagementUser) -> PageReply:
     """The consumers of all vhosts that the user sees."""
-    return listed(request, consumers(caller))
+    return paged(request, listed_consumers(caller, recent(request)), names=consumer_names)
 
 
 @router.get("/consumers/{vhost:segment}")
-def consumers_of_vhost(request: Request, caller: VhostReader, vhost: str) -> ListReply:
+def consumers_of_vhost(request: Request, caller: VhostReader, vhost: str) -> PageReply:
     """The consumers of a vhost."""
-    return listed(request, consumers(caller, vhost))
+    return paged(request, listed_consumers(caller, recent(request), vhost), names=consumer_names)
 
 
 @router.delete("/connections/{name:segment}")

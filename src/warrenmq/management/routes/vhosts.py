@@ -14,8 +14,17 @@ from warrenmq.management.errors import bad_request
 from warrenmq.management.grants import all_rights
 from warrenmq.management.objects.listings import named, rows_of_vhosts, vhosts_of, with_values
 from warrenmq.management.objects.users import PERMISSION, TOPIC_PERMISSION
-from warrenmq.management.objects.vhosts import vhosts
-from warrenmq.management.rows import ListReply, ObjectReply, PageReply, Row, listed, paged, single
+from warrenmq.management.objects.vhosts import MESSAGE_COUNTS, vhosts
+from warrenmq.management.rows import (
+    ListReply,
+    ObjectReply,
+    PageReply,
+    Row,
+    asks_for,
+    listed,
+    paged,
+    single,
+)
 from warrenmq.management.sessions import Caller
 from warrenmq.management.shown import FiguresOf
 
@@ -27,7 +36,7 @@ VhostLimit = Literal["max-connections", "max-queues"]
 @router.get("/vhosts")
 def all_vhosts(request: Request, caller: ManagementUser, shown: FiguresOf) -> PageReply:
     """The vhosts that the user sees, with their messages."""
-    return paged(request, vhosts(caller), show=shown.vhost)
+    return paged(request, vhosts(caller, asks_for(request, MESSAGE_COUNTS)), show=shown.vhost)
 
 
 @router.get("/vhosts/{vhost:segment}")

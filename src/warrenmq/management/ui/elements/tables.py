@@ -63,7 +63,6 @@ def page_of(page: Page, rows: list[Row], total: int) -> dict[str, Any]:
 def filter_form(
     page: Page,
     noun: str,
-    has_patterns: bool = True,
     further: Mapping[str, h.Node] | None = None,
 ) -> h.Element:
     """A form that filters a list by name, or by a pattern of names.
@@ -78,7 +77,7 @@ def filter_form(
         " pattern",
     ]  # fmt: skip
     name = filter_text(page, "name", f"Name of {noun}")
-    return filter_of(page, {"name": name, "use_regex": has_patterns and pattern, **(further or {})})
+    return filter_of(page, {"name": name, "use_regex": pattern, **(further or {})})
 
 
 def filter_of(page: Page, fields: Mapping[str, h.Node]) -> h.Element:

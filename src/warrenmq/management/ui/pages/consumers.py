@@ -1,44 +1,25 @@
 """Consumers: the list of a vhost or of all."""
 
-from typing import Final
-
 import htpy as h
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from warrenmq.management.ui.api import path_to
-from warrenmq.management.ui.elements.tables import (
-    Column,
-    Row,
-    column_chooser,
-    filter_form,
-    page_of,
-    table,
-)
+from warrenmq.management.ui.elements.lists import filtered_list
+from warrenmq.management.ui.elements.tables import Column, Row
 from warrenmq.management.ui.elements.values import shown_values
 from warrenmq.management.ui.page import Page, PageOf
 
 router = APIRouter()
 
-_SORTS: Final = ("sort", "sort_reverse")
-
 
 @router.get("/consumers")
 async def consumers(page: PageOf) -> Response:
-    """The page of all consumers that the user sees. The API's list has no pages and no filter."""
+    """The page of all consumers that the user sees."""
     path = f"consumers/{path_to(page.vhost)}" if page.vhost else "consumers"
-    found = await page.api.get(
-        path, {name: page.query[name] for name in _SORTS if name in page.query}
-    )
-    text = page.query.get("name", "").lower()
-    rows = [row for row in found if text in f"{row['queue']['name']} {row['consumer_tag']}".lower()]
     columns = consumer_columns(page)
-    return await page.show(
-        "Consumers",
-        filter_form(page, "queue or tag", has_patterns=False),
-        column_chooser(page, columns),
-        table(page, "consumers", columns, page_of(page, rows, len(found)), consumer_key),
-    )
+    shown = await filtered_list(page, "queue or tag", "consumers", path, columns, consumer_key)
+    return await page.show("Consumers", shown)
 
 
 def consumer_columns(page: Page) -> list[Column]:

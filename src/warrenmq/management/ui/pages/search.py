@@ -24,10 +24,17 @@ async def search(page: PageOf, q: str = "") -> Response:
     wanted = q.strip()
     if not wanted:
         return await page.show("Search", h.p(".none")["Type a part of a name into the box above."])
-    queues = await _asked(page, "queues", wanted)
-    exchanges = await _asked(page, "exchanges", wanted)
-    connections = await _connections(page, wanted)
-    users = await _users(page, wanted) if page.has_tag("administrator") else []
+    below = f"/{path_to(page.vhost)}" if page.vhost else ""
+    queues = await _asked(page, f"queues{below}", wanted, "name,vhost")
+    exchanges = await _asked(page, f"exchanges{below}", wanted, "name,vhost")
+    connections = await _asked(
+        page,
+        f"vhosts{below}/connections" if below else "connections",
+        wanted,
+        "name,user_provided_name",
+    )
+    is_administrator = page.has_tag("administrator")
+    users = await _asked(page, "users", wanted, "name,tags") if is_administrator else None
     return await page.show(
         f"Search for {wanted}",
         _section(
@@ -41,45 +48,31 @@ async def search(page: PageOf, q: str = "") -> Response:
              for each in exchanges["items"]],
         ),
         _section(
-            page, "Connections", "", wanted, len(connections),
+            page, "Connections", "/connections", wanted, connections["filtered_count"],
             [(_connection(page, each), each.get("user_provided_name", ""))
-             for each in connections[:_SHOWN]],
+             for each in connections["items"]],
         ),
-        page.has_tag("administrator") and _section(
-            page, "Users", "", wanted, len(users),
-            [(each["name"], ", ".join(each["tags"])) for each in users[:_SHOWN]],
+        users and _section(
+            page, "Users", "/users", wanted, users["filtered_count"],
+            [(_user(page, each), ", ".join(each["tags"])) for each in users["items"]],
         ),
     )  # fmt: skip
 
 
-async def _asked(page: Page, path: str, wanted: str) -> Any:
-    if page.vhost:
-        path = f"{path}/{path_to(page.vhost)}"
+async def _asked(page: Page, path: str, wanted: str, columns: str) -> Any:
+    """The first page of a list of the API, filtered by name."""
     query = {
         "page": 1,
         "page_size": _SHOWN,
         "name": wanted,
-        "columns": "name,vhost",
+        "columns": columns,
         "sort": "name",
     }
     return await page.api.get(path, query)
 
 
-async def _connections(page: Page, wanted: str) -> list[Row]:
-    """Connections by the name that their client gave, too, of which the API's filter knows not."""
-    path = f"vhosts/{path_to(page.vhost)}/connections" if page.vhost else "connections"
-    rows = await page.api.get(path, {"columns": "name,user_provided_name"})
-    lowered = wanted.lower()
-    return [
-        row
-        for row in rows
-        if lowered in f"{row['name']}\n{row.get('user_provided_name', '')}".lower()
-    ]
-
-
-async def _users(page: Page, wanted: str) -> list[Row]:
-    rows = await page.api.get("users", {"columns": "name,tags"})
-    return [row for row in rows if wanted.lower() in row["name"].lower()]
+def _user(page: Page, row: Row) -> h.Element:
+    return h.a(href=page.link(f"/users/{path_to(row['name'])}"))[row["name"]]
 
 
 def _connection(page: Page, row: Row) -> h.Element:
@@ -97,6 +90,6 @@ def _section(
         left > 0
         and h.p[
             f"{figures.count(left)} more. ",
-            path and h.a(href=page.link(path, name=wanted))[f"All {title.lower()} of this name"],
+            h.a(href=page.link(path, name=wanted))[f"All {title.lower()} of this name"],
         ],
     ]

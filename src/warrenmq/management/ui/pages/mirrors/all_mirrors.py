@@ -1,25 +1,14 @@
 """The list of mirrored queues, and what each node is to them."""
 
-from collections import Counter
-from collections.abc import Sequence
-from typing import Any
-
 import htpy as h
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from warrenmq.management.ui import figures
 from warrenmq.management.ui.api import path_to
+from warrenmq.management.ui.elements.lists import filtered_list
 from warrenmq.management.ui.elements.moves import copies_link
-from warrenmq.management.ui.elements.tables import (
-    Column,
-    Row,
-    filter_form,
-    page_of,
-    plain_table,
-    state_square,
-    table,
-)
+from warrenmq.management.ui.elements.tables import Column, Row, plain_table, state_square
 from warrenmq.management.ui.page import Page, PageOf
 
 router = APIRouter()
@@ -28,20 +17,15 @@ router = APIRouter()
 @router.get("/mirrors")
 async def mirrors(page: PageOf) -> Response:
     """The page of all mirrored queues that the user sees."""
-    path = f"warren/mirrors/{path_to(page.vhost)}" if page.vhost else "warren/mirrors"
-    query = {
-        "sort": page.query.get("sort", "name"),
-        "sort_reverse": page.query.get("sort_reverse", "false"),
-    }
-    rows = await page.api.get(path, query)
-    wanted = page.query.get("name", "").lower()
-    found = [row for row in rows if wanted in row["name"].lower()]
+    below = f"/{path_to(page.vhost)}" if page.vhost else ""
+    nodes = await page.api.get(f"warren/copies{below}")
     return await page.show(
         "Mirrors",
-        page.live("mirrors-nodes", _nodes(rows)),
+        page.live("mirrors-nodes", _nodes(nodes)),
         h.h2["Mirrored queues"],
-        filter_form(page, "queue", has_patterns=False),
-        table(page, "mirrors", _columns(page), page_of(page, found, len(rows)), _key),
+        await filtered_list(
+            page, "queue", "mirrors", f"warren/mirrors{below}", _columns(page), _key
+        ),
         page.has_tag("monitoring")
         and h.p[h.a(href=page.link("/mirrors/rebalance"))["Rebalance the masters"]],
     )
@@ -64,7 +48,7 @@ def _columns(page: Page) -> list[Column]:
 
 def _mirrors(row: Row) -> h.Node:
     """The nodes of mirrors: those in sync in blue, others in red and in words."""
-    synchronised = _in_sync(row)
+    synchronised = set(row["synchronised_slave_nodes"] or ()) & set(row["online"] or ())
     return [
         h.span(".badge.blue")[node]
         if node in synchronised
@@ -73,44 +57,33 @@ def _mirrors(row: Row) -> h.Node:
     ]
 
 
-def _in_sync(row: dict[str, Any]) -> set[str]:
-    """Nodes of mirrors that have all messages and are reached."""
-    return set(row["synchronised_slave_nodes"] or ()) & set(row["online"] or ())
-
-
-def _nodes(rows: Sequence[dict[str, Any]]) -> h.Node:
+def _nodes(nodes: list[Row]) -> h.Node:
     """By node, the masters and mirrors there, and the queues that have no other copy in sync."""
-    masters = Counter([row["leader"] for row in rows])
-    in_sync = Counter([node for row in rows for node in _in_sync(row)])
-    lagging = Counter(
-        [node for row in rows for node in row["slave_nodes"] if node not in _in_sync(row)]
-    )
-    alone = Counter([row["leader"] for row in rows if not _in_sync(row)])
-    if not rows:
+    if not nodes:
         return h.p(".none")[
             "No queue has mirrors. A policy with ha-mode adds them, in a cluster of several nodes."
         ]
     numbers = ("Masters", "Mirrors in sync", "Mirrors not in sync")
     found = [
         (
-            node,
-            figures.count(masters[node]),
-            figures.count(in_sync[node]),
-            figures.count(lagging[node]),
-            _without(masters[node], alone[node]),
+            row["name"],
+            figures.count(row["masters"]),
+            figures.count(row["mirrors_in_sync"]),
+            figures.count(row["mirrors_not_in_sync"]),
+            _without(row),
         )
-        for node in sorted({*masters, *in_sync, *lagging})
+        for row in nodes
     ]
     return plain_table("Nodes with copies", ("Node", *numbers, "If it stops now"), found, numbers)
 
 
-def _without(masters: int, alone: int) -> h.Node:
+def _without(row: Row) -> h.Node:
     """What happens to the mirrored queues of a node when it stops."""
-    if alone:
+    if row["masters_alone"]:
         return [
-            h.span(".badge.bad")[f"no other copy in sync: {figures.count(alone)}"],
+            h.span(".badge.bad")[f"no other copy in sync: {figures.count(row['masters_alone'])}"],
             " These queues are down then, or lose messages, as their policies say.",
         ]
-    if masters:
+    if row["masters"]:
         return "nothing is lost: mirrors in sync take over"
     return "nothing is lost: no master is here"

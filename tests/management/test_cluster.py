@@ -4,7 +4,6 @@ The tests share a cluster of three nodes, which each of them leaves running.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,9 +12,9 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
+from tests.management.clusters import Cluster, running_cluster
 from tests.support.awaiting import eventually
-from tests.support.brokers.http_api import HttpNode
-from tests.support.cluster.trio import ClusterNode, ClusterNodes, channels
+from tests.support.cluster.trio import ClusterNode, channels
 from tests.support.etcd import EtcdServer
 
 pytestmark = pytest.mark.slow
@@ -25,37 +24,11 @@ LISTS = ("connections", "channels", "consumers", "nodes", "queues", "exchanges",
 MIRRORED = '{"ha-mode":"all","ha-sync-mode":"automatic"}'
 
 
-@dataclass
-class Cluster:
-    """Three nodes, and a client of the API of each."""
-
-    nodes: list[ClusterNode]
-    apis: list[HttpNode]
-
-    @property
-    def names(self) -> list[str]:
-        return [node.name for node in self.nodes]
-
-    def clients(self) -> list[httpx.Client]:
-        return [api.client() for api in self.apis]
-
-
 @pytest.fixture(scope="module")
 def cluster(etcd: EtcdServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    nodes = ClusterNodes(tmp_path_factory.mktemp("cluster"), etcd.url, *NAMES, cluster="api")
-    apis = [HttpNode(node.directory, node) for node in nodes.nodes]
-    for node in nodes.nodes:
-        node.settings = (*node.settings, "collect_statistics_interval=1000")
-        node.metrics = "127.0.0.1:0"
-    with nodes:
-        assert nodes.nodes[0].ctl("set_policy", "mirrored", "^m", MIRRORED).code == 0
-        for api in apis:
-            api.await_start(0)
-        yield Cluster(nodes.nodes, apis)
-        for node in nodes.nodes:
-            assert "Traceback" not in node.log_path.read_text()
-    for api in apis:
-        api.close()
+    with running_cluster(tmp_path_factory.mktemp("cluster"), etcd.url, NAMES, "api") as found:
+        assert found.nodes[0].ctl("set_policy", "mirrored", "^m", MIRRORED).code == 0
+        yield found
 
 
 @pytest.fixture

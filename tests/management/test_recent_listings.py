@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import weakref
 from typing import Any
 
 import pytest
@@ -10,6 +11,10 @@ from starlette.types import Message, Receive, Scope, Send
 from warrenmq.management.recent_listings import ForgetsListings, RecentListings
 
 MANY = 1000
+
+
+class Rows(list[list[Any]]):
+    """Rows that tell whether somebody keeps them."""
 
 
 class Node:
@@ -59,6 +64,15 @@ def test_a_long_listing_serves_no_longer_than_a_multiple_of_its_time_when_a_queu
     assert second[0] == [2]
     node.now_s += 50
     assert listings.rows("queues", "/", node.ask, stamp=8) is second
+
+
+def test_a_listing_that_serves_nobody_any_more_is_dropped() -> None:
+    node = Node(MANY)
+    listings = RecentListings(1, 0, lambda: node.now_s)
+    dropped = weakref.ref(listings.rows("queues", "by name", lambda: Rows(node.ask())))
+    node.now_s += 100
+    listings.rows("queues", "by length", node.ask)
+    assert dropped() is None
 
 
 def test_who_asks_meanwhile_waits_for_the_same_listing() -> None:

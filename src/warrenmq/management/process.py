@@ -1,5 +1,6 @@
 """Runs the API and metrics: where the node is, and what is served where."""
 
+import gc
 import logging
 import os
 import sys
@@ -73,6 +74,9 @@ async def serve(
     if management.statistics_file is not None:
         history = HistoryFile(management.statistics_file, statistics)
     feed = Feed(place.admin, statistics, interval_ms / 1000)
+    # What is imported stays for good. A collection of garbage, in which everybody waits, would look
+    # at it each time.
+    gc.freeze()
     try:
         await server.serve(
             [

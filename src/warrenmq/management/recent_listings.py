@@ -74,6 +74,7 @@ class RecentListings:
                 return recent.rows
             rows = ask()
             ended_s = self._clock_s()
+            self._drop_old(ended_s)
             if len(rows) >= _MANY_ROWS and self._multiplier:
                 age_s = self._multiplier * (ended_s - started_s)
                 recent.rows = rows
@@ -83,6 +84,12 @@ class RecentListings:
             else:
                 self._recent.pop(key, None)
             return rows
+
+    def _drop_old(self, now_s: float) -> None:
+        """Forget listings that serve nobody any more."""
+        for key, each in list(self._recent.items()):
+            if each.until_s < now_s and not each.lock.locked():
+                self._recent.pop(key, None)
 
     def forget(self) -> None:
         """Make all listings anew; one that is being made serves only those who wait for it."""

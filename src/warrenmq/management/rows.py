@@ -1,7 +1,7 @@
 """Lists as RabbitMQ gives them: `sort`, `sort_reverse`, `columns`, pages and the filter by name."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, Protocol
 
@@ -87,13 +87,15 @@ def paged(
     show: Show | None = None,
     value: Callable[[Row], Any] | None = None,
     filters: Sequence[Callable[[Row], bool]] = (),
+    complete: Callable[[Sequence[Row]], Iterator[Row]] = iter,
     names: Callable[[Row], tuple[str, ...]] = name_of,
 ) -> PageReply:
     """A reply with the rows that pass the filters, as a page if the query names one.
 
-    `show` adds to the rows of the reply, and to all rows when they are sorted by what it adds,
-    unless `value` gives the value of a row by which the query sorts. `names` gives the texts of a
-    row of which one must fit the filter by name. Raises HttpRefusal for a page that cannot be.
+    `complete` makes rows of the reply of those among `rows` that are shown. `show` adds to them,
+    and to all rows when they are sorted by what it adds, unless `value` gives the value of a row by
+    which the query sorts. `names` gives the texts of a row of which one must fit the filter by
+    name. Raises HttpRefusal for a page that cannot be.
     """
     query = request.query_params
     total = len(rows)
@@ -102,7 +104,7 @@ def paged(
     if value is None:
         rows = _with_sorted_figures(query, show, rows)
     if "page" not in query:
-        return PageReply(_columned(query, _with(show, _sorted(query, rows, value))))
+        return PageReply(_columned(query, _with(show, complete(_sorted(query, rows, value)))))
     page = _number(query, "page", 1)
     size = _number(query, "page_size", _PAGE_SIZE)
     if page < 1 or not 1 <= size <= _PAGE_SIZE_MAX:
@@ -120,12 +122,13 @@ def paged(
             "page_out_of_range",
             f"Page out of range, page: {page} page size: {size}, len: {len(found)}",
         )
-    items = _sorted(query, found, value)[(page - 1) * size : page * size]
+    chosen = _sorted(query, found, value)[(page - 1) * size : page * size]
+    items = list(_columned(query, _with(show, complete(chosen))))
     return PageReply(
         {
             "filtered_count": len(found),
             "item_count": len(items),
-            "items": list(_columned(query, _with(show, items))),
+            "items": items,
             "page": page,
             "page_count": pages,
             "page_size": size,
@@ -148,7 +151,7 @@ def _with_sorted_figures(
     return [show(row, has_samples=False) for row in rows]
 
 
-def _with(show: Show | None, rows: Sequence[Row]) -> Iterator[Row]:
+def _with(show: Show | None, rows: Iterable[Row]) -> Iterator[Row]:
     return iter(rows) if show is None else (show(row) for row in rows)
 
 

@@ -39,7 +39,7 @@ def queue_filters(query: QueryParams, table: QueueTable, shown: Shown) -> list[F
 
 
 def _column(table: QueueTable, name: str) -> Callable[[Row], Any]:
-    value = table.plain_value([name])
+    value = table.value([name])
     assert value is not None
     return value
 

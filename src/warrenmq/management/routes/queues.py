@@ -22,11 +22,9 @@ from warrenmq.management.rows import (
     ListReply,
     ObjectReply,
     PageReply,
-    Row,
     listed,
     paged,
     single,
-    value_at,
 )
 from warrenmq.management.sessions import Caller, refusal
 from warrenmq.management.shown import FiguresOf, Shown
@@ -52,19 +50,11 @@ def queues_of_vhost(
 
 def _page(request: Request, caller: Caller, shown: Shown, vhost: str | None) -> PageReply:
     """The queues that the query asks for, of which only those are made that are shown."""
-    table = QueueTable(caller, recent(request), vhost)
-
-    def show(row: Row, has_samples: bool = True) -> Row:
-        return shown.queue(table.complete(row), has_samples)
-
     path = request.query_params.get("sort", "").split(".")
-    value = (
-        table.plain_value(path)
-        or shown.queue_figure(path)
-        or (lambda row: value_at(show(row, has_samples=False), path))
-    )
+    table = QueueTable(caller, recent(request), vhost, "page" not in request.query_params)
+    value = table.value(path) or shown.queue_figure(path) or (lambda _sketch: None)
     filters = queue_filters(request.query_params, table, shown)
-    return paged(request, table.sketches, show, value, filters)
+    return paged(request, table.sketches, shown.queue, value, filters, table.complete)
 
 
 @router.get("/queues/{vhost:segment}/{queue:segment}")

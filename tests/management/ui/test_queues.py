@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from tests.management.ui.forms import form_for
 from tests.support.brokers.http_api import HttpNode
 
 TEXT = "<script>\"text\" & 'more'</script>"
@@ -91,6 +92,10 @@ def test_what_destroys_asks_for_the_name(
     pages.post(place, data={"action": "pause"})
     assert http_node.client().get(f"queues/%2F/{queue}").json()["state"] == "paused"
     pages.post(place, data={"action": "resume"})
+    asked = pages.post(place, data={"action": "delete", "back": f"/queues/%2F/{queue}"}).text
+    careful = {"confirmed": [queue], "if-empty": ["true"]}
+    refused = pages.post(place, data=form_for(asked, f"/{place}").values | careful)
+    assert refused.status_code == 400 and "not empty" in refused.text
     pages.post(place, data={"action": "purge", "confirmed": queue})
     assert length(http_node) == 0
     pages.post(place, data={"action": "delete", "confirmed": queue})
@@ -118,14 +123,22 @@ def test_forms_of_a_queue(pages: httpx.Client, http_node: HttpNode) -> None:
     found = http_node.client().get("queues/%2F/by%20form").json()
     assert (found["durable"], found["arguments"]) == (True, {"x-max-length": 7})
     place = "queues/%2F/by%20form"
-    bound = {"exchange": "amq.topic", "routing_key": "k.#", "arguments": ""}
-    assert "k.#" in pages.post(f"{place}/bind", data=bound).text
-    unbound = {"exchange": "amq.topic", "properties_key": "k.%23"}
+    bound = {"other": "amq.topic", "routing_key": "k.#", "arguments": ""}
+    page = pages.post(f"{place}/bind", data=bound).text
+    assert "k.#" in page
+    unbound = form_for(page, f"/{place}/unbind").values
     assert "k.#" not in pages.post(f"{place}/unbind", data=unbound).text
-    message = {"payload": "of the form", "payload_encoding": "string", "headers": "n = 1"}
-    assert "the queue has the message" in pages.post(f"{place}/publish", data=message).text
-    assert "Not published" in pages.post(f"{place}/publish", data={"headers": "bad"}).text
-    got = pages.post(f"{place}/get", data={"ackmode": "ack_requeue_true", "count": "5"}).text
+    message = {
+        "payload": "of the form",
+        "payload_encoding": "string",
+        "headers": "n = 1",
+        "back": f"/{place}?tab=publish",
+    }
+    published = pages.post(f"{place}/publish", data=message).text
+    assert "the queue has the message" in published
+    assert form_for(published, f"/{place}/publish").values["payload"] == ["of the form"]
+    taken = {"ackmode": "ack_requeue_true", "count": "5", "back": f"/{place}?tab=get"}
+    got = pages.post(f"{place}/get", data=taken).text
     assert "1 messages were got" in got
     assert "of the form" in got
     http_node.client().put("queues/%2F/other", json={})

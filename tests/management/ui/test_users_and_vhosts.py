@@ -50,7 +50,7 @@ def test_a_user_is_added_changed_limited_and_deleted(
     limits = {"max-connections": "5", "max-channels": ""}
     assert "Limits of" in shown(pages.post(f"{path}/limits", data=limits))
     assert api.get(f"user-limits/{ESCAPED}").json()[0]["value"] == {"max-connections": 5}
-    assert "no number" in shown(pages.post(f"{path}/limits", data={"max-channels": "x"}), 400)
+    assert "no whole number" in shown(pages.post(f"{path}/limits", data={"max-channels": "x"}), 400)
     assert "Not deleted" in shown(pages.post(f"{path}/delete", data={"confirmed": "x"}))
     assert "deleted." in shown(pages.post(f"{path}/delete", data={"confirmed": HOSTILE}))
     assert api.get(path).status_code == 404

@@ -14,11 +14,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from warrenmq.management.headers import WithHeaders
 from warrenmq.management.raw_path import RawPath
 from warrenmq.management.ui import frame
+from warrenmq.management.ui.answers import page_again
 from warrenmq.management.ui.api import ApiError, Site
 from warrenmq.management.ui.body_limit import BodyLimit
 from warrenmq.management.ui.elements.forms import text_field
 from warrenmq.management.ui.page import COOKIE, ForeignForm, PageOf, SignInNeeded, is_own_form
 from warrenmq.management.ui.pages import (
+    bindings,
     channels,
     connections,
     consumers,
@@ -26,18 +28,18 @@ from warrenmq.management.ui.pages import (
     overview,
     search,
 )
-from warrenmq.management.ui.pages.exchanges import all_exchanges, bindings, one_exchange
+from warrenmq.management.ui.pages.exchanges import all_exchanges, one_exchange
 from warrenmq.management.ui.pages.mirrors import all_mirrors, rebalancing
 from warrenmq.management.ui.pages.mirrors import one_queue as mirrors_of_queue
 from warrenmq.management.ui.pages.nodes import all_nodes, configuration, log, maintenance, one_node
 from warrenmq.management.ui.pages.pipeline import all_readers, one_reader
 from warrenmq.management.ui.pages.policies import all_policies, one_policy
 from warrenmq.management.ui.pages.queues import all_queues, moving, new_queue, one_queue
-from warrenmq.management.ui.pages.queues import bindings as queue_bindings
 from warrenmq.management.ui.pages.storage import stores
 from warrenmq.management.ui.pages.users import all_users, one_user, permissions, rights
 from warrenmq.management.ui.pages.vhosts import all_vhosts, one_vhost
 from warrenmq.management.ui.sign_ins import SignIns
+from warrenmq.management.ui.visit import is_own_path
 
 # Each file of pages adds its router here.
 ROUTERS: Final[tuple[APIRouter, ...]] = (
@@ -49,7 +51,6 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     new_queue.router,
     moving.router,
     one_queue.router,
-    queue_bindings.router,
     all_exchanges.router,
     one_exchange.router,
     bindings.router,
@@ -206,8 +207,14 @@ def _login(request: Request, to: str, failure: str, status: int = 200) -> Respon
         failure and h.p(".alarm", role="alert")[failure],
         h.form(".sheet", action=f"{prefix}/login", method="post")[
             h.input(type="hidden", name="to", value=_own_path(to)),
-            text_field("user", "User", is_needed=True),
-            text_field("password", "Password", kind="password", is_needed=True),
+            text_field("user", "User", is_needed=True, completion="username"),
+            text_field(
+                "password",
+                "Password",
+                kind="password",
+                is_needed=True,
+                completion="current-password",
+            ),
             h.button(".go", type="submit")["Sign in"],
         ],
     ]
@@ -216,8 +223,7 @@ def _login(request: Request, to: str, failure: str, status: int = 200) -> Respon
 
 def _own_path(path: str) -> str:
     """`path` if it is one of this site's, without a host."""
-    is_own = path.startswith("/") and not path.startswith(("//", "/\\"))
-    return path if is_own else "/overview"
+    return path if is_own_path(path) else "/overview"
 
 
 def _ask_to_sign_in(request: Request, error: Exception) -> Response:
@@ -229,19 +235,30 @@ def _ask_to_sign_in(request: Request, error: Exception) -> Response:
     return RedirectResponse(f"{url}?{query}" if query else url, 303)
 
 
-def _show_refusal(request: Request, error: Exception) -> Response:
+async def _show_refusal(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
     if error.status == 401 and error.reason == "Login failed":
         return _ask_to_sign_in(request, SignInNeeded("/"))
-    return _plain(request, error.status, error.reason)
+    return await _refuse(request, error.status, error.reason)
+
+
+async def _refuse(request: Request, status: int, reason: str) -> Response:
+    """The page of a refused form with the reason, or a page with the reason only."""
+    again = None
+    if request.method == "POST":
+        sent = await request.form()
+        again = page_again(request, sent, reason, status=status, is_alarm=True)
+    return again or _plain(request, status, reason)
 
 
 def _refuse_form(request: Request, _error: Exception) -> Response:
     return _plain(request, 403, "Forms of other sites are refused.")
 
 
-def _refuse_fields(request: Request, _error: Exception) -> Response:
-    return _plain(request, 400, "A field of the form is missing or has a wrong value.")
+async def _refuse_fields(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    names = ", ".join([str(each["loc"][-1]) for each in error.errors()])
+    return await _refuse(request, 400, f"These fields are missing, or have a wrong value: {names}.")
 
 
 def _not_found(request: Request, _error: Exception) -> Response:

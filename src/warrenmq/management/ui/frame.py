@@ -107,13 +107,13 @@ def document(visit: Visit, frame: Seen, title: str, content: h.Node) -> h.Elemen
             h.div(".columns")[
                 _menu(visit, frame),
                 h.main("#main", tabindex="-1")[
-                    _attention(frame, is_refresh=False, is_paused="pause" in visit.query),
+                    _attention(frame, is_refresh=False, is_still=_is_still(visit)),
                     _said(visit),
                     h.h1[title],
                     content,
                 ],
             ],
-            None if visit.query.get("pause") else _ticker(visit),
+            None if _is_still(visit) else _ticker(visit),
         ],
         theme if theme in THEMES else "",
     )
@@ -133,6 +133,11 @@ def bare_document(prefix: str, title: str, content: h.Node, theme: str = "") -> 
         ],
         h.body[content],
     ]
+
+
+def _is_still(visit: Visit) -> bool:
+    """Whether the page stays as it is: the user wants it, or it is the reply to a form."""
+    return bool(visit.query.get("pause")) or visit.request.method != "GET"
 
 
 def _ticker(visit: Visit) -> h.Element:
@@ -238,7 +243,7 @@ def _counter(path: str, field: str, frame: Seen, is_refresh: bool) -> h.Element:
     )[figures.count(frame.totals.get(field))]
 
 
-def _attention(frame: Seen, is_refresh: bool, is_paused: bool = False) -> h.Element:
+def _attention(frame: Seen, is_refresh: bool, is_still: bool = False) -> h.Element:
     """Alarms, and a line that shows itself when no refresh has come for a while."""
     now = datetime.now(UTC)
     return h.div("#attention", hx_swap_oob="outerMorph" if is_refresh else None)[
@@ -246,7 +251,7 @@ def _attention(frame: Seen, is_refresh: bool, is_paused: bool = False) -> h.Elem
         [h.p(".alarm", role="alert")[alarm] for alarm in frame.alarms],
         # A new id makes a new element, whose animation begins anew.
         None
-        if is_paused
+        if is_still
         else h.p(".stale", id=f"stale-{time.monotonic_ns()}")[
             f"No answer since {now:%H:%M:%S} UTC: what this page shows is old."
         ],

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 
 from fastapi import Request
 
@@ -37,6 +37,8 @@ class Visit:
     api: Api
     prefix: str
     is_refresh: bool
+    # The URL of the page whose form was sent; empty: a page was asked for.
+    back: str = ""
 
     @property
     def query(self) -> Mapping[str, str]:
@@ -74,8 +76,14 @@ class Visit:
         }
 
     def url(self, **changes: Any) -> str:
-        """The URL of this page with other values in its query; None leaves one out."""
-        return self.link(self.path, **{**self.query, **changes})
+        """The URL of this page with other values in its query; None leaves one out.
+
+        The reply to a form is no page of its own: then it is that of the form's page.
+        """
+        if not self.back:
+            return self.link(self.path, **{**self.query, **changes})
+        path, _, query = self.back.removeprefix(self.prefix).partition("?")
+        return self.link(path, **{**dict(parse_qsl(query)), **changes})
 
     def link(self, path: str, **query: Any) -> str:
         """The URL of another page, with vhost, range and pause of this one."""
@@ -84,3 +92,8 @@ class Visit:
         }
         values = {name: value for name, value in {**kept, **query}.items() if value is not None}
         return f"{self.prefix}{path}" + (f"?{urlencode(values)}" if values else "")
+
+
+def is_own_path(path: str) -> bool:
+    """Whether a path is one of this site's, without a host."""
+    return path.startswith("/") and not path.startswith(("//", "/\\"))

@@ -5,14 +5,12 @@ from typing import Any
 
 import htpy as h
 
-from warrenmq.management.ui.api import ApiError
 from warrenmq.management.ui.elements.forms import form, text_field
+from warrenmq.management.ui.elements.values import read_number
 from warrenmq.management.ui.page import Page
 
 
-def limits_form(
-    page: Page, path: str, names: Sequence[str], limits: Mapping[str, Any]
-) -> h.Element:
+def limits_form(page: Page, path: str, names: Sequence[str], limits: Mapping[str, Any]) -> h.Node:
     """The form for the limits `names`, of which `limits` has those that are set."""
     return form(
         page,
@@ -35,11 +33,9 @@ async def set_limits(page: Page, path: str, names: Sequence[str]) -> None:
     """Set the limits that the form has at `path` of the API. Raises ApiError."""
     fields = await page.form()
     texts = {name: str(fields.get(name, "")).strip() for name in names}
-    for name, text in texts.items():
-        if text and not text.isdecimal():
-            raise ApiError(400, f"{name} is no number: {text}")
-    for name, text in texts.items():
-        if text:
-            await page.api.put(f"{path}/{name}", {"value": int(text)})
+    limits = {name: read_number(name, text) for name, text in texts.items() if text}
+    for name in names:
+        if name in limits:
+            await page.api.put(f"{path}/{name}", {"value": limits[name]})
         else:
             await page.api.delete(f"{path}/{name}")

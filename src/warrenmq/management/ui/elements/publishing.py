@@ -29,28 +29,22 @@ _MODES: Final = (("1", "1: lost at a restart"), ("2", "2: persistent"))
 _ENCODINGS: Final = (("string", "text"), ("base64", "Base64"))
 
 
-def message_fields(sent: Mapping[str, Any]) -> h.Node:
-    """The fields of a message, with what `sent` has of them."""
-
-    def value(name: str) -> str:
-        return str(sent.get(name, ""))
-
-    properties = (*_TEXTS, *_NUMBERS)
+def message_fields() -> h.Node:
+    """The fields of a message."""
     return [
-        area_field("payload", "Payload", value("payload")),
-        choice_field("payload_encoding", "Encoding", _ENCODINGS, value("payload_encoding")),
-        choice_field("delivery_mode", "Delivery mode", _MODES, value("delivery_mode") or "1"),
-        area_field("headers", "Headers", value("headers"), HINT),
+        area_field("payload", "Payload"),
+        choice_field("payload_encoding", "Encoding", _ENCODINGS),
+        choice_field("delivery_mode", "Delivery mode", _MODES),
+        area_field("headers", "Headers", hint=HINT),
         folded(
             "More properties",
-            [text_field(name, label, value(name), hint) for name, label, hint in properties],
-            is_open=any([value(name) for name, _, _ in properties]),
+            [text_field(name, label, hint=hint) for name, label, hint in (*_TEXTS, *_NUMBERS)],
         ),
     ]
 
 
 def message_of(sent: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of `publish` for the fields of the form. Raises ValueError for bad headers."""
+    """The body of `publish` for the fields of the form. Raises ApiError for bad headers."""
     properties: dict[str, Any] = {
         name: str(sent[name]) for name, _, _ in (*_TEXTS, *_NUMBERS) if sent.get(name)
     }

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from warrenmq.management.ui import figures
 from warrenmq.management.ui.api import path_to
 from warrenmq.management.ui.elements.charts import Series, chart, rates
-from warrenmq.management.ui.elements.forms import folded, form, text_field
+from warrenmq.management.ui.elements.forms import folded_form, text_field
 from warrenmq.management.ui.elements.lists import show_list
 from warrenmq.management.ui.elements.tables import (
     Column,
@@ -183,15 +183,13 @@ def _traffic(found: Row, way: str) -> str:
     return f"{size} in {count} packets, {figures.size_rate(_rate_of(found, f'{way}_oct'))}"
 
 
-def _close_form(page: Page, name: str) -> h.Element:
-    return folded(
+def _close_form(page: Page, name: str) -> h.Node:
+    return folded_form(
+        page,
         "Close this connection",
-        form(
-            page,
-            f"/connections/{path_to(name)}/close",
-            "Close it",
-            text_field("reason", "Reason", hint="The client is told this, in ASCII letters."),
-            is_dangerous=True,
-        ),
+        f"/connections/{path_to(name)}/close",
+        "Close it",
+        text_field("reason", "Reason", hint="The client is told this, in ASCII letters."),
         is_open="close" in page.query,
+        is_dangerous=True,
     )

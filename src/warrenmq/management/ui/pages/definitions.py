@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from warrenmq.management.ui import figures
 from warrenmq.management.ui.api import ApiError, path_to
-from warrenmq.management.ui.elements.forms import choice_field, form
+from warrenmq.management.ui.elements.forms import choice_field, form, form_around
 from warrenmq.management.ui.page import Page, PageOf
 
 router = APIRouter()
@@ -49,7 +49,7 @@ async def compare(page: PageOf) -> Response:
         found = await page.api.post(f"{_path(vhost)}?dry-run=true", msgspec.Raw(data))
     except ApiError as error:
         refusal = f"The file cannot be imported: {error.reason}"
-        return await _show(page, h.p(".alarm", role="alert")[refusal], 400)
+        raise ApiError(error.status, refusal) from None
     page.sign_in.upload = data
     return await _show(page, _differences(page, found, vhost, _digest(data)))
 
@@ -66,28 +66,32 @@ async def apply(
     return page.go("/definitions", "Definitions imported.")
 
 
-async def _show(page: Page, said: h.Node = None, status: int = 200) -> Response:
-    """The page; `said` is what an import would change, or why it cannot be."""
+async def _show(page: Page, differences: h.Node = None) -> Response:
+    """The page; `differences` are what an import would change."""
     vhosts = await page.api.get("vhosts", {"columns": "name"})
     names = [(row["name"], row["name"]) for row in vhosts]
     return await page.show(
         "Definitions",
-        said,
+        differences,
         h.h2["Export"],
         h.form(".sheet", action=f"{page.prefix}/definitions/export")[
             choice_field("of_vhost", "Virtual host", [_ALL, *names], page.vhost),
-            h.p["Users, vhosts, permissions, policies, queues, exchanges and bindings; messages not."],
+            h.p[
+                "Users, vhosts, permissions, policies, queues, exchanges and bindings; messages not."
+            ],
             h.button(".go", type="submit")["Download"],
         ],
         h.h2["Import"],
-        h.form(
-            ".sheet", action=page.link("/definitions"), method="post",
-            enctype="multipart/form-data",
-        )[
+        form_around(
+            page,
+            "/definitions",
             h.div(".field")[
                 h.label(for_="f-file")["File of definitions"],
                 h.input(
-                    "#f-file", type="file", name="file", accept=".json,application/json",
+                    "#f-file",
+                    type="file",
+                    name="file",
+                    accept=".json,application/json",
                     required=True,
                 ),
             ],
@@ -96,9 +100,10 @@ async def _show(page: Page, said: h.Node = None, status: int = 200) -> Response:
             ),
             h.p["What the file does not name stays as it is. The differences come first."],
             h.button(".go", type="submit")["Show the differences"],
-        ],
-        status=status,
-    )  # fmt: skip
+            style="sheet",
+            encoding="multipart/form-data",
+        ),
+    )
 
 
 def _differences(page: Page, found: dict[str, Any], vhost: str, digest: str) -> h.Element:

@@ -7,13 +7,12 @@ from fastapi import APIRouter, Form
 from starlette.responses import Response
 
 from warrenmq.management.ui import figures
-from warrenmq.management.ui.api import ApiError, path_to
+from warrenmq.management.ui.api import path_to
 from warrenmq.management.ui.elements.forms import (
     area_field,
     box_field,
     choice_field,
-    folded,
-    form,
+    folded_form,
     text_field,
 )
 from warrenmq.management.ui.elements.lists import show_list
@@ -46,10 +45,7 @@ async def add(
     arguments: Annotated[str, Form()] = "",
 ) -> Response:
     """Declare an exchange."""
-    try:
-        values = read_values(arguments)
-    except ValueError as error:
-        raise ApiError(400, f"Arguments: {error}") from None
+    values = read_values(arguments)
     if alternate:
         values["alternate-exchange"] = alternate
     body = {
@@ -98,30 +94,26 @@ def _total(title: str, field: str) -> Column:
     )
 
 
-async def _form_to_add(page: Page) -> h.Element:
+async def _form_to_add(page: Page) -> h.Node:
     overview = await page.api.get("overview", {"columns": "exchange_types"})
     vhosts = await page.api.get("vhosts", {"columns": "name"})
     types = [each["name"] for each in overview["exchange_types"]]
-    return folded(
+    return folded_form(
+        page,
         "Add an exchange",
-        form(
-            page,
-            "/exchanges",
-            "Add the exchange",
-            choice_field(
-                "in_vhost",
-                "Virtual host",
-                [(each["name"], each["name"]) for each in vhosts],
-                page.vhost,
-            ),
-            text_field("name", "Name", is_needed=True),
-            choice_field("type", "Type", [(each, each) for each in types], "direct"),
-            box_field("durable", "Durable: it is there again after a restart", is_checked=True),
-            box_field("auto_delete", "Auto-delete: it goes with its last binding"),
-            box_field("internal", "Internal: clients cannot publish to it"),
-            text_field(
-                "alternate", "Alternate exchange", hint="Gets what nothing is bound for here."
-            ),
-            area_field("arguments", "Arguments", hint=HINT),
+        "/exchanges",
+        "Add the exchange",
+        choice_field(
+            "in_vhost",
+            "Virtual host",
+            [(each["name"], each["name"]) for each in vhosts],
+            page.vhost,
         ),
+        text_field("name", "Name", is_needed=True),
+        choice_field("type", "Type", [(each, each) for each in types], "direct"),
+        box_field("durable", "Durable: it is there again after a restart", is_checked=True),
+        box_field("auto_delete", "Auto-delete: it goes with its last binding"),
+        box_field("internal", "Internal: clients cannot publish to it"),
+        text_field("alternate", "Alternate exchange", hint="Gets what nothing is bound for here."),
+        area_field("arguments", "Arguments", hint=HINT),
     )

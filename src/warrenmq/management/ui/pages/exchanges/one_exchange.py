@@ -1,6 +1,5 @@
 """One exchange: its rates, bindings, and forms to publish, to try a route and to delete."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 import htpy as h
@@ -13,9 +12,10 @@ from warrenmq.management.ui.elements.charts import Series, chart, rates
 from warrenmq.management.ui.elements.forms import area_field, box_field, form, text_field
 from warrenmq.management.ui.elements.publishing import message_fields, message_of
 from warrenmq.management.ui.elements.tables import Row, figures_table
+from warrenmq.management.ui.elements.tabs import tabs
 from warrenmq.management.ui.elements.values import HINT, read_values, shown_values
 from warrenmq.management.ui.page import Page, PageOf
-from warrenmq.management.ui.pages.exchanges.bindings import bindings_tab
+from warrenmq.management.ui.pages.bindings import bindings_of_exchange
 from warrenmq.management.ui.pages.exchanges.names import (
     DEFAULT,
     exchange_path,
@@ -39,25 +39,35 @@ _TABS: Final[tuple[tuple[str, str], ...]] = (
 @router.get(_PAGE)
 async def exchange(page: PageOf, vhost: str, exchange: str) -> Response:
     """The page of one exchange; `amq.default` is the default one."""
-    return await _show(page, vhost, exchange, page.query.get("tab", ""), {}, None)
-
-
-@router.post(_PAGE)
-async def publish(page: PageOf, vhost: str, exchange: str) -> Response:
-    """Publish a message. The form stays filled, for the next one or to mend this one."""
-    sent = {name: str(value) for name, value in (await page.form()).items()}
-    try:
-        path = f"exchanges/{exchange_path(vhost, exchange)}/publish"
-        reply = await page.api.post(path, message_of(sent))
-    except (ApiError, ValueError) as error:
-        said = h.p(".alarm", role="alert")[f"Not published: {error}"]
+    path = f"exchanges/{exchange_path(vhost, exchange)}"
+    found = await page.api.get(path, page.samples("msg_rates"))
+    tab = page.query.get("tab", "")
+    if tab == "bindings":
+        content: h.Node = await bindings_of_exchange(page, vhost, found["name"])
+    elif tab == "route":
+        content = await _route_tab(page, vhost, path)
+    elif tab == "publish":
+        content = _publish_tab(page, path)
+    elif tab == "delete":
+        content = _delete_tab(page, path, exchange)
     else:
-        said = (
-            h.p(".said", role="status")["Published: a queue has the message."]
-            if reply["routed"]
-            else h.p(".alarm", role="alert")["Published, but no queue takes it: it is lost."]
-        )
-    return await _show(page, vhost, exchange, "publish", sent, said)
+        content = [
+            page.live("exchange-charts", _charts(page, found.get("message_stats", {}))),
+            page.live("exchange-facts", _facts(found)),
+        ]
+    shown = found["name"] or "(AMQP default)"
+    titles = [each for each in _TABS if exchange != DEFAULT or each[0] != "delete"]
+    return await page.show(f"Exchange {shown} in {vhost}", tabs(page, titles), content)
+
+
+@router.post(f"{_PAGE}/publish")
+async def publish(page: PageOf, vhost: str, exchange: str) -> Response:
+    """Publish a message. The form stays filled for the next one."""
+    path = f"exchanges/{exchange_path(vhost, exchange)}/publish"
+    reply = await page.api.post(path, message_of(await page.form()))
+    if reply["routed"]:
+        return await page.stay("Published: a queue has the message.")
+    return await page.stay("Published, but no queue takes it: it is lost.", is_alarm=True)
 
 
 @router.post(f"{_PAGE}/delete")
@@ -74,42 +84,6 @@ async def delete(
         return page.go(f"/{path}", "Not deleted: another name was typed.", tab="delete")
     await page.api.delete(f"{path}?if-unused=true" if if_unused else path)
     return page.go("/exchanges", f"Exchange {exchange} deleted.")
-
-
-async def _show(
-    page: Page, vhost: str, name: str, tab: str, sent: Mapping[str, str], said: h.Node
-) -> Response:
-    """The page with a tab; `sent` fills the form to publish, and `said` tells how that went."""
-    path = f"exchanges/{exchange_path(vhost, name)}"
-    found = await page.api.get(path, page.samples("msg_rates"))
-    if tab == "bindings":
-        content: h.Node = await bindings_tab(page, vhost, found["name"])
-    elif tab == "route":
-        content = await _route_tab(page, vhost, path)
-    elif tab == "publish":
-        content = _publish_tab(page, sent)
-    elif tab == "delete":
-        content = _delete_tab(page, path, name)
-    else:
-        content = [
-            page.live("exchange-charts", _charts(page, found.get("message_stats", {}))),
-            page.live("exchange-facts", _facts(found)),
-        ]
-    shown = found["name"] or "(AMQP default)"
-    return await page.show(f"Exchange {shown} in {vhost}", said, _tabs(page, tab, name), content)
-
-
-def _tabs(page: Page, tab: str, name: str) -> h.Element:
-    shown = [each for each in _TABS if name != DEFAULT or each[0] != "delete"]
-    return h.nav(".tabs", aria_label="Tabs")[
-        [
-            h.a(
-                href=page.link(page.path, tab=each or None),
-                aria_current="page" if each == tab else None,
-            )[title]
-            for each, title in shown
-        ]
-    ]
 
 
 def _charts(page: Page, stats: dict[str, Any]) -> h.Element:
@@ -173,7 +147,7 @@ async def _route(page: Page, vhost: str, path: str, key: str, headers: str) -> h
         properties = {"headers": read_values(headers)}
         asked = {"routing_key": key, "properties": properties}
         found = await page.api.post(f"warren/{path}/route", asked)
-    except (ApiError, ValueError) as error:
+    except ApiError as error:
         return h.p(".alarm", role="alert")[f"No answer: {error}"]
     queues = found["queues"]
     if not queues:
@@ -186,12 +160,14 @@ async def _route(page: Page, vhost: str, path: str, key: str, headers: str) -> h
     ]
 
 
-def _publish_tab(page: Page, sent: Mapping[str, str]) -> h.Element:
-    return h.form(".sheet", action=page.link(page.path, tab="publish"), method="post")[
-        text_field("routing_key", "Routing key", sent.get("routing_key", "")),
-        message_fields(sent),
-        h.button(".go", type="submit")["Publish the message"],
-    ]
+def _publish_tab(page: Page, path: str) -> h.Node:
+    return form(
+        page,
+        f"/{path}/publish",
+        "Publish the message",
+        text_field("routing_key", "Routing key"),
+        message_fields(),
+    )
 
 
 def _delete_tab(page: Page, path: str, name: str) -> h.Element:

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from warrenmq.management.ui import figures
 from warrenmq.management.ui.api import ApiError, path_to
-from warrenmq.management.ui.elements.forms import form
+from warrenmq.management.ui.elements.forms import button_form
 from warrenmq.management.ui.elements.tables import plain_table
 from warrenmq.management.ui.page import Page, PageOf
 from warrenmq.management.ui.pages.mirrors.ring import ring_picture
@@ -129,13 +129,8 @@ def _progress(mirror: Status) -> h.Node:
 def _forms(page: Page, vhost: str, queue: str) -> h.Element:
     path = f"/mirrors/{path_to(vhost, queue)}/do"
     return h.div(".bar")[
-        form(page, path, "Synchronise", h.input(type="hidden", name="action", value="sync")),
-        form(
-            page,
-            path,
-            "Cancel the synchronisation",
-            h.input(type="hidden", name="action", value="cancel_sync"),
-        ),
+        button_form(page, path, "Synchronise", {"action": "sync"}),
+        button_form(page, path, "Cancel the synchronisation", {"action": "cancel_sync"}),
     ]
 
 

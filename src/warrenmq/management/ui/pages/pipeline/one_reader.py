@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from warrenmq.management.ui import figures
 from warrenmq.management.ui.api import path_to
-from warrenmq.management.ui.elements.forms import confirmation, folded, form
+from warrenmq.management.ui.elements.forms import confirmation, folded_form
 from warrenmq.management.ui.elements.tables import Column, figures_table, page_of, table
 from warrenmq.management.ui.page import Page, PageOf
 from warrenmq.management.ui.pages.pipeline.all_readers import age, place
@@ -87,11 +87,14 @@ async def _delete(page: Page, kind: str, found: Status, question: str, confirmed
     return page.go("/pipeline", f"{name} forgotten.")
 
 
-def _delete_form(page: Page, kind: str, found: Status, effect: str) -> h.Element:
-    return folded(
+def _delete_form(page: Page, kind: str, found: Status, effect: str) -> h.Node:
+    return folded_form(
+        page,
+        "Forget it",
+        f"{place(kind, found)}/delete",
         "Forget it",
         h.p[f"{effect} A program that uses it begins anew."],
-        form(page, f"{place(kind, found)}/delete", "Forget it", is_dangerous=True),
+        is_dangerous=True,
     )
 
 

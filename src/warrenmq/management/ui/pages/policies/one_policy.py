@@ -177,14 +177,16 @@ def _usual_keys(kind: Kind) -> h.Element:
     ]
 
 
-def _deletion(page: Page, name: str) -> h.Element:
+def _deletion(page: Page, name: str) -> h.Node:
+    path = f"{page.path}/delete"
     return folded(
         "Delete this policy",
         confirmation(
             page,
-            f"{page.path}/delete",
+            path,
             "Queues and exchanges of this policy take the next one that matches, or none.",
             name,
             "Delete",
         ),
+        is_open=page.is_answered(path),
     )

@@ -1,18 +1,16 @@
 """The list of queues, and what is done to several at once."""
 
 from typing import Any, Final
-from urllib.parse import unquote
+from urllib.parse import unquote, urlencode
 
 import htpy as h
 from fastapi import APIRouter
+from starlette.datastructures import FormData
 from starlette.responses import Response
 
 from warrenmq.management.ui import figures
 from warrenmq.management.ui.api import ApiError, path_to
-from warrenmq.management.ui.elements.forms import (
-    form,
-    text_field,
-)
+from warrenmq.management.ui.elements.forms import box_field, form, form_around, text_field
 from warrenmq.management.ui.elements.tables import (
     Column,
     Row,
@@ -43,6 +41,11 @@ _DONE: Final = {
 _FILTERS: Final = ("type", "state", "policy", "consumers", "growing")
 _TYPES: Final = ("classic", "quorum")
 _STATES: Final = ("running", "paused", "syncing", "down")
+# Conditions of the API for a queue that is deleted.
+_CONDITIONS: Final = (
+    ("if-empty", "Only without messages"),
+    ("if-unused", "Only without consumers"),
+)
 # What cannot be taken back asks for this number of queues.
 _DESTROYS: Final = ("purge", "delete")
 
@@ -66,7 +69,9 @@ async def queues(page: PageOf) -> Response:
         refusal and h.p(".alarm", role="alert")[refusal],
         column_chooser(page, columns),
         found
-        and h.form(action=page.link("/chosen-queues"), method="post")[
+        and form_around(
+            page,
+            "/chosen-queues",
             table(page, "queues", columns, found, _key, select="chosen"),
             h.div(".bar.below")[
                 "With those chosen: ",
@@ -75,7 +80,7 @@ async def queues(page: PageOf) -> Response:
                     for action, title in _ACTIONS.items()
                 ],
             ],
-        ],
+        ),
         form_for_new_queue(page),
     )
 
@@ -96,22 +101,32 @@ async def chosen_queues(page: PageOf) -> Response:
     failed = []
     for vhost, queue in names:
         try:
-            await act(page, action, vhost, queue)
+            await act(page, action, vhost, queue, sent)
         except ApiError as error:
             failed.append(f"{queue}: {error.reason}")
     done = f"{len(names) - len(failed)} of {len(names)} queues {_DONE[action]}."
     return page.go("/queues", " ".join([done, *failed[:5]]))
 
 
-async def act(page: Page, action: str, vhost: str, queue: str) -> None:
-    """Do one of `purge`, `delete`, `pause` and `resume` to a queue. Raises ApiError."""
+async def act(page: Page, action: str, vhost: str, queue: str, sent: FormData) -> None:
+    """Do one of `purge`, `delete`, `pause` and `resume` to a queue. Raises ApiError.
+
+    `sent` may say that only a queue without messages, or without consumers, shall be deleted.
+    """
     path = path_to(vhost, queue)
     if action == "delete":
-        await page.api.delete(f"queues/{path}")
+        conditions = {each: "true" for each, _ in _CONDITIONS if each in sent}
+        query = f"?{urlencode(conditions)}" if conditions else ""
+        await page.api.delete(f"queues/{path}{query}")
     elif action == "purge":
         await page.api.delete(f"queues/{path}/contents")
     else:
         await page.api.post(f"warren/queues/{path}/{action}")
+
+
+def condition_fields(action: str) -> h.Node:
+    """The conditions that a confirmation of `action` offers."""
+    return [box_field(*each) for each in _CONDITIONS] if action == "delete" else None
 
 
 async def _ask(page: Page, action: str, keys: list[str], names: list[tuple[str, str]]) -> Response:
@@ -137,6 +152,7 @@ async def _ask(page: Page, action: str, keys: list[str], names: list[tuple[str, 
                 f"{_ACTIONS[action]} them",
                 [h.input(type="hidden", name="chosen", value=key) for key in keys],
                 h.input(type="hidden", name="action", value=action),
+                condition_fields(action),
                 text_field("confirmed", f"Type {len(rows)} to go on", is_needed=True),
                 is_dangerous=True,
             ),

@@ -12,10 +12,10 @@ from warrenmq.management.ui.elements.forms import (
     box_field,
     choice_field,
     folded,
-    form,
+    folded_form,
     text_field,
 )
-from warrenmq.management.ui.elements.values import HINT, read_values
+from warrenmq.management.ui.elements.values import HINT, read_number, read_values
 from warrenmq.management.ui.page import Page, PageOf
 
 router = APIRouter()
@@ -45,10 +45,7 @@ _SINGLE: Final = "x-single-active-consumer"
 async def new_queue(page: PageOf) -> Response:
     """Declare a queue."""
     sent = {name: str(value) for name, value in (await page.form()).items()}
-    try:
-        arguments = _arguments(sent)
-    except ValueError as error:
-        raise ApiError(_BAD_REQUEST, str(error)) from None
+    arguments = _arguments(sent)
     vhost, queue = sent.get("vhost", ""), sent.get("queue", "")
     if not queue:
         raise ApiError(_BAD_REQUEST, "The queue needs a name.")
@@ -61,42 +58,39 @@ async def new_queue(page: PageOf) -> Response:
     return page.go(f"/queues/{path_to(vhost, queue)}", f"Queue {queue} is there.")
 
 
-def form_for_new_queue(page: Page) -> h.Element:
+def form_for_new_queue(page: Page) -> h.Node:
     """The form."""
-    return folded(
+    return folded_form(
+        page,
         "Add a queue",
-        form(
-            page,
-            "/new-queue",
-            "Add it",
-            text_field("vhost", "Virtual host", page.vhost or "/", is_needed=True),
-            text_field("queue", "Name", is_needed=True),
-            choice_field("durable", "Durability", [("true", "Durable"), ("", "Transient")]),
-            box_field("auto_delete", "Auto-delete: goes with its last consumer"),
-            h.details[
-                h.summary["Usual arguments"],
-                [
-                    text_field(name, title, hint=hint, kind="number")
-                    for name, title, hint in _NUMBERS
-                ],
-                [text_field(name, title, hint=hint) for name, title, hint in _TEXTS],
-                [
-                    choice_field(
-                        name, title, [("", "as it is without"), *[(each, each) for each in values]]
-                    )
-                    for name, title, values in _CHOICES
-                ],
-                box_field(_SINGLE, "Single active consumer"),
+        "/new-queue",
+        "Add it",
+        text_field("vhost", "Virtual host", page.vhost or "/", is_needed=True),
+        text_field("queue", "Name", is_needed=True),
+        choice_field("durable", "Durability", [("true", "Durable"), ("", "Transient")]),
+        box_field("auto_delete", "Auto-delete: goes with its last consumer"),
+        folded(
+            "Usual arguments",
+            [text_field(name, title, hint=hint, kind="number") for name, title, hint in _NUMBERS],
+            [text_field(name, title, hint=hint) for name, title, hint in _TEXTS],
+            [
+                choice_field(
+                    name, title, [("", "as it is without"), *[(each, each) for each in values]]
+                )
+                for name, title, values in _CHOICES
             ],
-            area_field("arguments", "Other arguments", hint=HINT),
+            box_field(_SINGLE, "Single active consumer"),
         ),
+        area_field("arguments", "Other arguments", hint=HINT),
     )
 
 
 def _arguments(sent: dict[str, str]) -> dict[str, Any]:
-    """The arguments of the fields that are filled. Raises ValueError."""
+    """The arguments of the fields that are filled. Raises ApiError."""
     found: dict[str, Any] = read_values(sent.get("arguments", ""))
-    found |= {name: int(sent[name]) for name, _, _ in _NUMBERS if sent.get(name)}
+    for name, title, _ in _NUMBERS:
+        if sent.get(name):
+            found[name] = read_number(title, sent[name])
     found |= {name: sent[name] for name, _, _ in (*_TEXTS, *_CHOICES) if sent.get(name)}
     if sent.get(_SINGLE):
         found[_SINGLE] = True

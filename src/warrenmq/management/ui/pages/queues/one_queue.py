@@ -15,15 +15,17 @@ from warrenmq.management.ui.elements.forms import (
     choice_field,
     confirmation,
     form,
+    form_around,
     text_field,
 )
 from warrenmq.management.ui.elements.message_charts import queued_messages, rate_of
 from warrenmq.management.ui.elements.publishing import message_fields, message_of
 from warrenmq.management.ui.elements.tables import figures_table, state_square
+from warrenmq.management.ui.elements.tabs import tabs
 from warrenmq.management.ui.page import Page, PageOf
-from warrenmq.management.ui.pages.queues.all_queues import act
+from warrenmq.management.ui.pages.bindings import bindings_of_queue
+from warrenmq.management.ui.pages.queues.all_queues import act, condition_fields
 from warrenmq.management.ui.pages.queues.badges import badges
-from warrenmq.management.ui.pages.queues.bindings import bindings_tab
 from warrenmq.management.ui.pages.queues.consumers import consumers_tab
 from warrenmq.management.ui.pages.queues.messages import (
     BODY_MAX,
@@ -48,6 +50,17 @@ _ACK_MODES: Final = (
     ("reject_requeue_false", "reject them: gone, or dead letters"),
 )
 _OF_QUEUE: Final = "/queues/{vhost:segment}/{queue:segment}"
+_TABS: Final = (
+    ("figures", "Figures"),
+    ("messages", "Messages"),
+    ("publish", "Publish"),
+    ("get", "Get"),
+    ("move", "Move and replay"),
+    ("consumers", "Consumers"),
+    ("bindings", "Bindings"),
+    ("arguments", "Arguments and policy"),
+    ("storage", "Storage"),
+)
 
 Tab = Callable[[Page, dict[str, Any]], Awaitable[h.Node]]
 
@@ -55,22 +68,24 @@ Tab = Callable[[Page, dict[str, Any]], Awaitable[h.Node]]
 @router.get(_OF_QUEUE)
 async def one_queue(page: PageOf, vhost: str, queue: str) -> Response:
     """The page of one queue, a tab of it."""
-    return await _show(page, vhost, queue, page.query.get("tab", "figures"))
+    found = await page.api.get(
+        f"queues/{path_to(vhost, queue)}", page.samples("lengths", "msg_rates")
+    )
+    show = _SHOWS.get(page.query.get("tab", ""), _figures)
+    return await page.show(
+        f"Queue {queue}",
+        h.p["In virtual host ", h.b[vhost], " ", badges(found)],
+        tabs(page, _TABS),
+        await show(page, found),
+    )
 
 
 @router.post(f"{_OF_QUEUE}/publish")
 async def publish(page: PageOf, vhost: str, queue: str) -> Response:
-    """Publish a message to the queue. The form stays filled, for the next one or to mend it."""
-    sent = {name: str(value) for name, value in (await page.form()).items()}
-    try:
-        body = {**message_of(sent), "routing_key": queue}
-        await page.api.post(f"exchanges/{path_to(vhost)}/amq.default/publish", body)
-    except (ApiError, ValueError) as error:
-        said = h.p(".alarm", role="alert")[f"Not published: {error}"]
-    else:
-        said = h.p(".said", role="status")["Published: the queue has the message."]
-    content: h.Node = [said, _publish_form(page, sent)]
-    return await _show(page, vhost, queue, "publish", content)
+    """Publish a message to the queue. The form stays filled for the next one."""
+    body = {**message_of(await page.form()), "routing_key": queue}
+    await page.api.post(f"exchanges/{path_to(vhost)}/amq.default/publish", body)
+    return await page.stay("Published: the queue has the message.")
 
 
 @router.post(f"{_OF_QUEUE}/get")
@@ -84,32 +99,8 @@ async def get(
     """Get messages as a consumer does."""
     body = {"ackmode": ackmode, "count": count, "encoding": "base64", "truncate": BODY_MAX}
     got = await page.api.post(f"queues/{path_to(vhost, queue)}/get", body)
-    said = h.p(".said", role="status")[f"{len(got)} messages were got."]
-    content: h.Node = [said, _get_form(page), [message_sheet(each) for each in got]]
-    return await _show(page, vhost, queue, "get", content)
-
-
-async def _show(
-    page: Page, vhost: str, queue: str, chosen: str, content: h.Node = None
-) -> Response:
-    """The page with a tab, or with `content` in the place of it."""
-    query = page.samples("lengths", "msg_rates")
-    found = await page.api.get(f"queues/{path_to(vhost, queue)}", query)
-    show, _ = _TABS.get(chosen, _TABS["figures"])
-    place = f"/queues/{path_to(vhost, queue)}"
-    return await page.show(
-        f"Queue {queue}",
-        h.p["In virtual host ", h.b[vhost], " ", badges(found)],
-        h.nav(".tabs", aria_label="Tabs")[
-            [
-                h.a(href=page.link(place, tab=name), aria_current="page" if tab is show else None)[
-                    title
-                ]
-                for name, (tab, title) in _TABS.items()
-            ]
-        ],
-        content or await show(page, found),
-    )
+    said = f"{len(got)} messages were got."
+    return await page.stay(said, [message_sheet(each) for each in got])
 
 
 @router.post(f"{_OF_QUEUE}/do")
@@ -137,11 +128,12 @@ async def do(
                 queue,
                 f"{verb} it",
                 h.input(type="hidden", name="action", value=action),
+                condition_fields(action),
             ),
         )
     if action not in ("purge", "delete", "pause", "resume"):
         raise ApiError(_BAD_REQUEST, "This cannot be done to a queue.")
-    await act(page, action, vhost, queue)
+    await act(page, action, vhost, queue, await page.form())
     if action == "delete":
         return page.go("/queues", f"Queue {queue} deleted.")
     return page.go(place, f"Done: {action}.")
@@ -232,58 +224,44 @@ def _ms(seconds: Any) -> Any:
 def _actions(page: Page, found: dict[str, Any]) -> h.Element:
     place = f"/queues/{path_to(found['vhost'], found['name'])}/do"
     pause = "resume" if found.get("state") == "paused" else "pause"
-    return h.form(".bar", action=page.link(place), method="post")[
-        [
-            h.button(class_=style, type="submit", name="action", value=action)[action.capitalize()]
-            for action, style in ((pause, ""), ("purge", "danger"), ("delete", "danger"))
-        ]
+    buttons = [
+        h.button(class_=style, type="submit", name="action", value=action)[action.capitalize()]
+        for action, style in ((pause, ""), ("purge", "danger"), ("delete", "danger"))
     ]
+    return form_around(page, place, buttons, style="bar")
 
 
-async def _publish(page: Page, _found: dict[str, Any]) -> h.Node:
-    return _publish_form(page, {})
+async def _publish(page: Page, found: dict[str, Any]) -> h.Node:
+    place = f"/queues/{path_to(found['vhost'], found['name'])}"
+    return form(page, f"{place}/publish", "Publish message", message_fields())
 
 
-def _publish_form(page: Page, sent: dict[str, str]) -> h.Element:
-    place = _place(page)
-    return form(page, f"{place}/publish", "Publish message", message_fields(sent))
-
-
-async def _get(page: Page, _found: dict[str, Any]) -> h.Node:
+async def _get(page: Page, found: dict[str, Any]) -> h.Node:
     return [
         h.p["This takes messages from the queue as a consumer does. A look changes nothing."],
-        _get_form(page),
+        form(
+            page,
+            f"/queues/{path_to(found['vhost'], found['name'])}/get",
+            "Get messages",
+            choice_field("ackmode", "Then", _ACK_MODES),
+            text_field("count", "Messages", "1", f"At most {_GOT_MAX}.", "number"),
+        ),
     ]
-
-
-def _get_form(page: Page) -> h.Element:
-    place = _place(page)
-    return form(
-        page,
-        f"{place}/get",
-        "Get messages",
-        choice_field("ackmode", "Then", _ACK_MODES),
-        text_field("count", "Messages", "1", f"At most {_GOT_MAX}.", "number"),
-    )
-
-
-def _place(page: Page) -> str:
-    """The path of the queue's page, also while a form of it is answered."""
-    return "/".join(page.path.split("/")[:4])
 
 
 async def _storage(page: Page, found: dict[str, Any]) -> h.Node:
     return await queue_storage(page, found["vhost"], found["name"])
 
 
-_TABS: Final[dict[str, tuple[Tab, str]]] = {
-    "figures": (_figures, "Figures"),
-    "messages": (messages_tab, "Messages"),
-    "publish": (_publish, "Publish"),
-    "get": (_get, "Get"),
-    "move": (moving_tab, "Move and replay"),
-    "consumers": (consumers_tab, "Consumers"),
-    "bindings": (bindings_tab, "Bindings"),
-    "arguments": (settings_tab, "Arguments and policy"),
-    "storage": (_storage, "Storage"),
+# By its name in the URL, what a tab shows.
+_SHOWS: Final[dict[str, Tab]] = {
+    "figures": _figures,
+    "messages": messages_tab,
+    "publish": _publish,
+    "get": _get,
+    "move": moving_tab,
+    "consumers": consumers_tab,
+    "bindings": bindings_of_queue,
+    "arguments": settings_tab,
+    "storage": _storage,
 }

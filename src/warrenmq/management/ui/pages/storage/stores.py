@@ -10,7 +10,7 @@ from starlette.responses import Response
 from warrenmq.management.ui import figures
 from warrenmq.management.ui.api import ApiError, path_to
 from warrenmq.management.ui.elements.bars import Mark, Part, bar
-from warrenmq.management.ui.elements.forms import folded, form
+from warrenmq.management.ui.elements.forms import folded_form
 from warrenmq.management.ui.elements.spreads import nanoseconds, shown_quantile
 from warrenmq.management.ui.elements.tables import Column, page_of, table
 from warrenmq.management.ui.elements.tabs import tabs
@@ -175,9 +175,12 @@ def _size(title: str, value: Callable[[Status], int]) -> Column:
     return Column(title, lambda row: figures.size(value(row)), is_number=True)
 
 
-def _compact_form(page: Page, vhost: str) -> h.Element:
-    return folded(
+def _compact_form(page: Page, vhost: str) -> h.Node:
+    return folded_form(
+        page,
         "Compact now",
+        "/storage/compact",
+        "Compact",
         h.p["Each file of large messages that is more than 5 % garbage is copied once."],
-        form(page, "/storage/compact", "Compact", h.input(type="hidden", name="of", value=vhost)),
+        h.input(type="hidden", name="of", value=vhost),
     )

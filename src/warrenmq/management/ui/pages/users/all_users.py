@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from warrenmq.management.ui.api import path_to
-from warrenmq.management.ui.elements.forms import folded, form, text_field
+from warrenmq.management.ui.elements.forms import folded_form, text_field
 from warrenmq.management.ui.elements.lists import show_list
 from warrenmq.management.ui.elements.tables import Column, Row
 from warrenmq.management.ui.elements.values import shown_values
@@ -33,15 +33,13 @@ async def users(page: PageOf) -> Response:
         _columns(page, vhosts),
         lambda row: row["name"],
         h.p[h.a(href=page.link("/rights"))["What may a user do?"]],
-        folded(
+        folded_form(
+            page,
             "Add a user",
-            form(
-                page,
-                "/users",
-                "Add",
-                text_field("name", "Name", is_needed=True),
-                user_fields(is_new=True),
-            ),
+            "/users",
+            "Add",
+            text_field("name", "Name", is_needed=True),
+            user_fields(is_new=True),
         ),
     )
 

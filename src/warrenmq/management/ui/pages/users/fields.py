@@ -28,8 +28,8 @@ def user_fields(is_new: bool, tags: Sequence[str] = ()) -> h.Node:
     choices = [_SET, _NONE] if is_new else [_KEEP, _SET, _NONE]
     return [
         choice_field("login", "Password", choices),
-        text_field("password", "New password", kind="password"),
-        text_field("again", "New password again", kind="password"),
+        text_field("password", "New password", kind="password", completion="new-password"),
+        text_field("again", "New password again", kind="password", completion="new-password"),
         h.fieldset[
             h.legend["Tags"],
             [box_field(f"tag-{name}", f"{name}: {says}", name in tags) for name, says in _TAGS],

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Form
 from starlette.responses import Response
 
 from warrenmq.management.ui.api import path_to
-from warrenmq.management.ui.elements.forms import form, text_field
+from warrenmq.management.ui.elements.forms import form, form_around, text_field
 from warrenmq.management.ui.elements.tables import Column, Row, page_query, table
 from warrenmq.management.ui.page import Page, PageOf
 
@@ -27,10 +27,12 @@ async def permissions_tab(page: Page, kind: Kind, user: str = "", vhost: str = "
     found = await page.api.get(f"{path}/{kind}", page_query(page, "user" if vhost else "vhost"))
     columns = [_vhost_column(page) if user else _user_column(page), *_patterns(kind)]
     return [
-        h.form(action=page.link(f"/{path}/{kind}/clear"), method="post")[
+        form_around(
+            page,
+            f"/{path}/{kind}/clear",
             table(page, kind, columns, found, _key, select="chosen"),
             found["items"] and h.p[h.button(".danger", type="submit")["Clear the chosen ones"]],
-        ],
+        ),
         h.h2["Set permissions" if kind == "permissions" else "Set topic permissions"],
         form(
             page,

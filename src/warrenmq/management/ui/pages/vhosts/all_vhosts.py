@@ -12,8 +12,7 @@ from warrenmq.management.ui.api import path_to
 from warrenmq.management.ui.elements.forms import (
     box_field,
     choice_field,
-    folded,
-    form,
+    folded_form,
     text_field,
 )
 from warrenmq.management.ui.elements.lists import show_list
@@ -40,15 +39,13 @@ async def vhosts(page: PageOf) -> Response:
         _columns(page, users),
         lambda row: row["name"],
         page.has_tag("administrator")
-        and folded(
+        and folded_form(
+            page,
             "Add a vhost",
-            form(
-                page,
-                "/vhosts",
-                "Add",
-                text_field("name", "Name", is_needed=True),
-                vhost_fields({}),
-            ),
+            "/vhosts",
+            "Add",
+            text_field("name", "Name", is_needed=True),
+            vhost_fields({}),
         ),
     )
 

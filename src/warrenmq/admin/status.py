@@ -29,7 +29,7 @@ from warrenmq.queues.queue_figures import FormFigures, QueueFigures
 from warrenmq.queues.readers.group import GroupMember
 from warrenmq.queues.readers.groups import ReaderGroup, ReaderGroups
 from warrenmq.store.figures import ContentFigures, StoreFigures
-from warrenmq.store.upkeep.write_figures import WriteFigures, amplification
+from warrenmq.store.upkeep.write_figures import WriteFigures, amplification, write_figures_of
 from warrenmq.vocabulary.names import name_text
 
 
@@ -52,9 +52,7 @@ def node_status(broker: Broker, name: str, vhosts: list[VhostStatus]) -> NodeSta
         flow_stops=broker.disk_flow.stop_count,
         vhosts=vhosts,
         blocked=sum([connection.throttle.is_blocked for connection in broker.connections]),
-        paging_limit_bytes=int(
-            float(alarms.memory_limit_bytes) * broker.memory_monitor.paging_ratio
-        ),
+        paging_limit_bytes=broker.paging_limit_bytes,
     )
 
 
@@ -80,7 +78,7 @@ def vhost_status(vhost: Vhost, groups: ReaderGroups) -> VhostStatus:
         ),
         persistent=_content_status(figures.persistent),
         transient=_content_status(figures.transient),
-        writes=_write_status(WriteFigures(vhost.store.journal, vhost.store.files)),
+        writes=_write_status(write_figures_of(vhost.store.journal, vhost.store.files)),
         checkpoints=figures.checkpoints,
         failed_checkpoints=figures.failed_checkpoints,
         generation=figures.generation,

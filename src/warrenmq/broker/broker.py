@@ -28,6 +28,7 @@ from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.memory.monitor import MemoryMonitor
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.settings import NO_LIMIT
+from warrenmq.store.upkeep.write_figures import WriteFigures, write_figures_of
 
 logger = logging.getLogger("warrenmq.broker")
 
@@ -98,6 +99,7 @@ class Broker(ConnectionHost):
         churn = self.counters.churn
         churn.deleted_read_messages += vhost.host.read_messages
         churn.deleted_written_messages += vhost.journal.written_messages
+        self.counters.deleted_writes.add(write_figures_of(vhost.journal, vhost.store.files))
 
     def next_queue_id(self) -> i64:
         queue_id = self._ids.queue
@@ -177,6 +179,19 @@ class Broker(ConnectionHost):
             read += vhost.host.read_messages
             written += vhost.journal.written_messages
         return read, written
+
+    @property
+    def paging_limit_bytes(self) -> i64:
+        """Used memory from which on messages leave it."""
+        return int(float(self.alarms.memory_limit_bytes) * self.memory_monitor.paging_ratio)
+
+    def write_figures(self) -> WriteFigures:
+        """What all stores, those of deleted vhosts too, have written."""
+        total = WriteFigures()
+        total.add(self.counters.deleted_writes)
+        for vhost in self.vhosts.values():
+            total.add(write_figures_of(vhost.journal, vhost.store.files))
+        return total
 
     def take_dirty(self) -> list[Connection]:
         """Return the connections that have something to write or to change, and clear the list."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
+from warrenmq.store.upkeep.write_figures import WriteFigures
+
 
 class MessageCounters:
     """Messages of clients of AMQP."""
@@ -82,3 +84,5 @@ class NodeCounters:
     def __init__(self) -> None:
         self.closed_channels: MessageCounters = MessageCounters()
         self.churn: ChurnCounters = ChurnCounters()
+        # What the stores of deleted vhosts had written.
+        self.deleted_writes: WriteFigures = WriteFigures()

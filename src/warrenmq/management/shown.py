@@ -17,6 +17,7 @@ from warrenmq.management.statistics import fields
 from warrenmq.management.statistics.fields import Ranges, ranges_of
 from warrenmq.management.statistics.figures import VHOST
 from warrenmq.management.statistics.statistics import Statistics
+from warrenmq.management.statistics.stores import forms_of, intervals_of
 from warrenmq.management.statistics.view import View
 from warrenmq.server.config.options.http_listeners import ManagementOptions
 
@@ -121,6 +122,18 @@ class Shown:
         ranges = self.ranges if has_samples else _NO_RANGES
         view = self.statistics.find(NODE, node=row["name"])
         return row | fields.node_stats(view, ranges.nodes) | {"rates_mode": self.rates_mode}
+
+    def storage(self, node: str) -> list[Row] | None:
+        """What the stores of a node have done, by interval; None if the request asks for none."""
+        if self.is_off or self.ranges.nodes is None:
+            return None
+        return intervals_of(self.statistics.find(NODE, node=node), self.ranges.nodes)
+
+    def forms(self, vhost: str, queue: str) -> list[Row] | None:
+        """The messages of a queue by form, over time; None if the request asks for none."""
+        if self.is_off or self.ranges.lengths is None:
+            return None
+        return forms_of(self.statistics.find(QUEUE, vhost, queue), self.ranges.lengths)
 
     def overview(self, row: Row, vhosts: list[str] | None) -> Row:
         """The overview, of some vhosts or of everything."""

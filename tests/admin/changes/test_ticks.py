@@ -56,7 +56,7 @@ WALKS: dict[str, Callable[[Broker], Walk]] = {
 Listed = Literal["queues", "exchanges", "channels", "connections"]
 # The listing of each kind, with its columns that the feed has too.
 LISTINGS: dict[str, tuple[Listed, tuple[str, ...]]] = {
-    QUEUE: ("queues", LEVELS[QUEUE]),
+    QUEUE: ("queues", LEVELS[QUEUE][:5]),
     EXCHANGE: ("exchanges", ()),
     CHANNEL: ("channels", LEVELS[CHANNEL]),
     CONNECTION: ("connections", (*COUNTERS[CONNECTION], *LEVELS[CONNECTION])),
@@ -277,6 +277,8 @@ def test_disk_writes_outlive_the_vhost_and_channels_their_end() -> None:
     closed = node_figures(memory)
     assert (closed["publish"], closed["disk_writes"], closed["channel_closed"]) == (3, 3, 1)
     assert closed["recv_oct"] >= open_ones["recv_oct"] > 0
+    for name in ("published_bytes", "journal_bytes"):
+        assert closed[name] >= open_ones[name] > 0
 
 
 def test_a_delayed_message_counts_for_its_queue_when_it_is_due() -> None:

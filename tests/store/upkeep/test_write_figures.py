@@ -9,7 +9,7 @@ from tests.support.stores.store_driver import CheckedStore
 from warrenmq.store.disk.files import read_whole
 from warrenmq.store.figures import StoreFigures, payable_bytes
 from warrenmq.store.records.checkpoint import CHECKPOINT_NAME
-from warrenmq.store.upkeep.write_figures import WriteFigures, amplification
+from warrenmq.store.upkeep.write_figures import WriteFigures, amplification, write_figures_of
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def deepen(driver: CheckedStore, count: int, *queue_ids: int) -> None:
 
 
 def writes_of(driver: CheckedStore) -> WriteFigures:
-    return WriteFigures(driver.store.journal, driver.store.files)
+    return write_figures_of(driver.store.journal, driver.store.files)
 
 
 def files_of(driver: CheckedStore, *patterns: str) -> int:

@@ -65,6 +65,7 @@ class NodeWalk(Walk):
         read, written = broker.disk_messages()
         write_i64_be(out, read)
         write_i64_be(out, written)
+        self._write_disk(out)
         alarms = broker.alarms
         write_i64_be(out, max(0, alarms.memory_used_bytes))
         write_i64_be(out, max(0, alarms.disk_free_bytes))
@@ -72,3 +73,21 @@ class NodeWalk(Walk):
         write_i64_be(out, self._open_sockets)
         write_i64_be(out, connections)
         write_i64_be(out, channels)
+        write_i64_be(out, alarms.memory_limit_bytes)
+        write_i64_be(out, broker.paging_limit_bytes)
+        write_i64_be(out, broker.memory_account.ram_bytes)
+
+    def _write_disk(self, out: BytesWriter) -> None:
+        """Write the syncs of the journals by their durations, and the bytes by their kinds."""
+        measured = self._broker.latencies
+        for count in measured.syncs.counts:
+            write_i64_be(out, count)
+        write_i64_be(out, measured.batch_bytes.total)
+        writes = self._broker.write_figures()
+        write_i64_be(out, writes.published_bytes)
+        write_i64_be(out, writes.journal_bytes)
+        write_i64_be(out, writes.content_bytes)
+        write_i64_be(out, writes.index_bytes)
+        write_i64_be(out, writes.rewritten_bytes)
+        write_i64_be(out, writes.compacted_bytes)
+        write_i64_be(out, writes.checkpoint_bytes)

@@ -18,6 +18,7 @@ from warrenmq.broker.connection.connection import Connection
 from warrenmq.broker.connection.states import CLOSED
 from warrenmq.broker.counters import MessageCounters
 from warrenmq.broker.vhost.vhost import Vhost
+from warrenmq.queues.backing.variable_queue import UNLIMITED
 from warrenmq.queues.queue import Queue
 from warrenmq.routing.exchange import Exchange
 from warrenmq.vocabulary.names import name_text
@@ -130,6 +131,10 @@ class QueueWalk(_VhostWalk):
         unacked: i64 = 0
         body_bytes: i64 = 0
         memory: i64 = 0
+        beta: i64 = 0
+        gamma: i64 = 0
+        delta: i64 = 0
+        ram_limit: i64 = 1
         for level in queue.backings():
             counters = level.counters
             routed += counters.routed
@@ -144,6 +149,11 @@ class QueueWalk(_VhostWalk):
             unacked += level.unacked.count - level.unacked.leaving_count
             body_bytes += level.ready.body_bytes + level.unacked.body_bytes
             memory += level.memory.current_bytes()
+            beta += level.ready.beta_count
+            gamma += level.ready.gamma_count
+            delta += level.ready.delta.count
+            target = level.memory.target_ram_count
+            ram_limit = 0 if target >= UNLIMITED or ram_limit == 0 else ram_limit + target
         write_i64_be(out, routed)
         write_i64_be(out, handed_unacked - got_unacked)
         write_i64_be(out, handed_settled - got_settled)
@@ -157,6 +167,10 @@ class QueueWalk(_VhostWalk):
         write_i64_be(out, body_bytes)
         write_i64_be(out, memory)
         write_i64_be(out, len(queue.demand.consumers))
+        write_i64_be(out, beta)
+        write_i64_be(out, gamma)
+        write_i64_be(out, delta)
+        write_i64_be(out, ram_limit)
 
 
 class ExchangeWalk(_VhostWalk):

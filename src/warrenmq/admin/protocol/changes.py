@@ -10,6 +10,8 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
+from warrenmq.vocabulary.distribution import DURATION_BOUNDS_NS
+
 # Kinds of objects. A node has one object of the kind NODE.
 NODE: Final = "node"
 QUEUE: Final = "queue"
@@ -22,13 +24,22 @@ _TAKEN: Final = (
     "deliver", "deliver_no_ack", "get", "get_no_ack", "get_empty", "redeliver", "ack",
 )  # fmt: skip
 
-# The names of an object's `counters`, which only grow, in order.
+# Syncs of the journal by how long they took: up to each bound (ns), and longer than all.
+SYNCS: Final = (*(f"syncs_to_{bound}" for bound in DURATION_BOUNDS_NS), "syncs_beyond")
+# Bytes that clients published, and that stores wrote, by the kinds of `WriteStatus`.
+WRITES: Final = (
+    "published_bytes", "journal_bytes", "content_bytes", "index_bytes", "rewritten_bytes",
+    "compacted_bytes", "checkpoint_bytes",
+)  # fmt: skip
+
+# The names of an object's `counters`, which only grow, in order. A new name comes last: nodes of
+# earlier versions tell fewer figures.
 COUNTERS: Final = {
     NODE: (
         "publish", "confirm", "return_unroutable", "drop_unroutable", *_TAKEN,
         "connection_created", "connection_closed", "channel_created", "channel_closed",
         "queue_declared", "queue_created", "queue_deleted", "recv_oct", "send_oct",
-        "disk_reads", "disk_writes",
+        "disk_reads", "disk_writes", *SYNCS, "synced_bytes", *WRITES,
     ),
     QUEUE: ("publish", *_TAKEN),
     EXCHANGE: ("publish_in", "publish_out"),
@@ -36,10 +47,19 @@ COUNTERS: Final = {
     CONNECTION: ("recv_oct", "send_oct"),
 }  # fmt: skip
 
-# The names of an object's `levels`, which rise and fall, in order.
+# The names of an object's `levels`, which rise and fall, in order. Those of a node that begin with
+# `mem_` are bytes: used in all, from which on publishers are blocked, from which on messages leave
+# memory, and used by messages. `ram_limit` of a queue is 1 + the target of messages in memory, 0
+# while memory has room for all.
 LEVELS: Final = {
-    NODE: ("mem_used", "disk_free", "fd_used", "sockets_used", "connections", "channels"),
-    QUEUE: ("messages_ready", "messages_unacknowledged", "message_bytes", "memory", "consumers"),
+    NODE: (
+        "mem_used", "disk_free", "fd_used", "sockets_used", "connections", "channels",
+        "mem_limit", "mem_paging", "mem_messages",
+    ),
+    QUEUE: (
+        "messages_ready", "messages_unacknowledged", "message_bytes", "memory", "consumers",
+        "messages_beta", "messages_gamma", "messages_delta", "ram_limit",
+    ),
     EXCHANGE: (),
     CHANNEL: ("messages_unacknowledged", "messages_unconfirmed", "messages_uncommitted"),
     CONNECTION: ("channels",),

@@ -7,6 +7,7 @@ A feed tells `Statistics` which figures of which objects have changed, tick by t
 `figures.py`     one object, and the figures that it has
 `node.py`        all objects of one node, and the sums over its vhosts
 `history.py`     what a request asks for: rates, samples and averages
+`stores.py`      what stores have done over time, and the forms of messages
 `statistics.py`  the sink of the feed, and all nodes
 `file.py`        the history on disk
 """

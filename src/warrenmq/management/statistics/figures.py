@@ -32,14 +32,21 @@ FIGURES: Final = {
     CONNECTION: (*COUNTERS[CONNECTION], *LEVELS[CONNECTION]),
     VHOST: (*COUNTERS[CHANNEL], *COUNTERS[CONNECTION], *QUEUE_LEVELS),
 }
-# How many of them, from the first on, have rates and samples; the API shows others as they are.
+# Levels without rates and samples: the API shows them as they are, and `memory` of a queue changes
+# with each message.
+_UNSAMPLED: Final = {
+    QUEUE: ("message_bytes", "memory", "consumers"),
+    CHANNEL: LEVELS[CHANNEL],
+    CONNECTION: LEVELS[CONNECTION],
+}
+# The places of the figures that have rates and samples. Of the forms of a queue's messages alpha
+# has none: it is what is left of the ready ones, so that a queue that does not page has no more
+# samples than its length.
 SAMPLED: Final = {
-    NODE: len(FIGURES[NODE]),
-    QUEUE: len(COUNTERS[QUEUE]) + len(QUEUE_LEVELS),
-    EXCHANGE: len(COUNTERS[EXCHANGE]),
-    CHANNEL: len(COUNTERS[CHANNEL]),
-    CONNECTION: len(COUNTERS[CONNECTION]),
-    VHOST: len(FIGURES[VHOST]),
+    kind: frozenset(
+        place for place, name in enumerate(names) if name not in _UNSAMPLED.get(kind, ())
+    )
+    for kind, names in FIGURES.items()
 }
 # The place of the first level among the figures of a kind.
 FIRST_LEVEL: Final = {
@@ -120,7 +127,7 @@ class Figures:
         earlier.close()
 
     def put(self, tick_ms: int, values: Iterable[int]) -> list[tuple[int, int]]:
-        """Take what the node says in a tick of the first figures, at most of all.
+        """Take what the node says of the first figures in a tick: an older node has fewer levels.
 
         Returns the changes of sampled figures: their places, and by how much.
         """
@@ -135,9 +142,7 @@ class Figures:
         if changes or not self.changed_ms:
             self.changed_ms = tick_ms
         sampled = SAMPLED[self.kind]
-        while changes and changes[-1][0] >= sampled:
-            changes.pop()
-        return changes
+        return [each for each in changes if each[0] in sampled]
 
     def sample(self, tick_ms: int, elapsed_ms: int, changes: list[tuple[int, int]]) -> None:
         """Sample changes of a tick, `elapsed_ms` after the one before; the values have them."""
@@ -148,9 +153,9 @@ class Figures:
         if not changes:
             return
         if self._changes is None:
-            self._changes = array("q", bytes(8 * SAMPLED[self.kind]))
+            self._changes = array("q", bytes(8 * len(self.seen)))
         if self._slots is None:
-            self._slots = array("i", [NO_SLOT]) * SAMPLED[self.kind]
+            self._slots = array("i", [NO_SLOT]) * len(self.seen)
         samples = self.samples
         for figure, difference in changes:
             self._changes[figure] += difference
@@ -174,7 +179,7 @@ class Figures:
         if offsets is not None:
             self._offsets = _array("q", offsets, len(self.seen))
         if slots is not None:
-            self._slots = _array("i", slots, SAMPLED[self.kind])
+            self._slots = _array("i", slots, len(self.seen))
             for figure, slot in enumerate(self._slots):
                 if slot != NO_SLOT:
                     self.samples.take(slot, self, figure, self.samples.since_ms[slot])

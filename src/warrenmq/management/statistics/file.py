@@ -24,7 +24,7 @@ logger = logging.getLogger("warren.management")
 # Time between two saves (s).
 _INTERVAL_S: Final = 300.0
 # Changes with the tables and with the order of figures.
-_VERSION: Final = 3
+_VERSION: Final = 4
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS nodes (
     node TEXT PRIMARY KEY, started_ms INTEGER, ended_ms INTEGER, long_ms BLOB, short_ms BLOB

@@ -37,7 +37,7 @@ def value_of(parts: Sequence[Part]) -> int:
 
 def history_of(parts: Sequence[Part], now_ms: int, asked: Range) -> Row:
     """`samples`, `avg` and `avg_rate` of a sum."""
-    samples = _samples(parts, now_ms, asked)
+    samples = samples_of(parts, now_ms, asked)
     values = [each["sample"] for each in samples]
     average = sum(values) / len(values) if values else 0.0
     average_rate = 0.0
@@ -47,7 +47,8 @@ def history_of(parts: Sequence[Part], now_ms: int, asked: Range) -> Row:
     return {"samples": samples, "avg": average, "avg_rate": average_rate}
 
 
-def _samples(parts: Sequence[Part], now_ms: int, asked: Range) -> list[Row]:
+def samples_of(parts: Sequence[Part], now_ms: int, asked: Range) -> list[Row]:
+    """The values of a sum with their times, newest first."""
     step_ms = asked.step_s * 1000
     newest_ms = now_ms - now_ms % step_ms
     times = range(newest_ms, newest_ms - asked.age_s * 1000 - 1, -step_ms)

@@ -196,7 +196,7 @@ class NodeFigures:
 
     def _put(self, figures: Figures, told: ChangedObject) -> None:
         figures.round = self._round
-        changes = figures.put(self._tick_ms, told.counters + told.levels)
+        changes = figures.put(self._tick_ms, _values(figures.kind, told))
         if self._elapsed_ms:
             figures.sample(self._tick_ms, self._elapsed_ms, changes)
         if changes:
@@ -303,6 +303,12 @@ class NodeFigures:
             objects = self.objects[kind].values()
             for figures in [each for each in objects if each.round != self._round]:
                 self._remove(figures)
+
+
+def _values(kind: str, told: ChangedObject) -> list[int]:
+    """The figures in their order; the counters that a node of an earlier version lacks are 0."""
+    lacking = len(COUNTERS[kind]) - len(told.counters)
+    return told.counters + [0] * lacking + told.levels
 
 
 def _levels_of(queue: Figures, sign: int) -> list[tuple[int, int]]:

@@ -1,12 +1,12 @@
 """What a request reads of an object: values, rates and samples of its figures."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
 from warrenmq.management.rows import Row
 from warrenmq.management.statistics.figures import FIGURES, Figures
-from warrenmq.management.statistics.history import Part, Range, history_of, value_of
+from warrenmq.management.statistics.history import Part, Range, history_of, samples_of, value_of
 
 # The places of figures by their names.
 PLACES: Final = {
@@ -54,6 +54,15 @@ class View:
             return rate
         with self._lock:
             return rate | history_of(self._parts(names), self._now_ms, asked)
+
+    def series(self, names: Sequence[str], asked: Range) -> list[tuple[int, list[int]]]:
+        """The values of several figures at the same times (Unix ms), newest first."""
+        with self._lock:
+            found = [samples_of(self._parts((name,)), self._now_ms, asked) for name in names]
+        return [
+            (samples[0]["timestamp"], [each["sample"] for each in samples])
+            for samples in zip(*found, strict=True)
+        ]
 
     def _parts(self, names: tuple[str, ...]) -> list[Part]:
         places = [self._places[name] for name in names]

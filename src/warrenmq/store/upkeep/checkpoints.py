@@ -23,7 +23,7 @@ from warrenmq.store.model.queue_index import Segment
 from warrenmq.store.records.checkpoint import CheckpointEncoder, CheckpointHead, encode_queue
 from warrenmq.store.upkeep.backup_pins import BackupPins
 from warrenmq.store.upkeep.segment_rewrite import SegmentRewriter
-from warrenmq.store.upkeep.write_figures import WriteFigures
+from warrenmq.store.upkeep.write_figures import write_figures_of
 
 # Rows encoded in one step; a step takes less than a millisecond.
 _ENCODED_ROWS: Final = 1024
@@ -157,7 +157,7 @@ class Checkpoints:
             journal_file,
             journal_offset,
         )
-        writes = WriteFigures(journal, files)
+        writes = write_figures_of(journal, files)
         head.published_bytes = self.earlier_published_bytes + writes.published_bytes
         head.written_bytes = self.earlier_written_bytes + writes.total_bytes
         for damage in self.journal_damage:

@@ -26,15 +26,24 @@ from warrenmq.management.errors import bad_request, not_found
 from warrenmq.management.objects.listings import named, rows_of_vhosts
 from warrenmq.management.routes.nodes import nodes
 from warrenmq.management.rows import JsonReply, ObjectReply, Row, single
+from warrenmq.management.shown import FiguresOf
+from warrenmq.vocabulary.distribution import DURATION_BOUNDS_NS
 
 router = APIRouter(prefix="/api/warren")
 
 
 @router.get("/storage")
-def storage_of_node(request: Request, caller: Monitor) -> ObjectReply:
-    """The stores of the asked node: journal, indexes, contents, checkpoints and bytes written."""
+def storage_of_node(request: Request, caller: Monitor, shown: FiguresOf) -> ObjectReply:
+    """The stores of the asked node: journal, indexes, contents, checkpoints and bytes written.
+
+    A range (`node_stats_age`, `node_stats_incr`) adds the `history` of syncs, bytes written and
+    memory, by interval; `sync_bounds` (ns) are those of its `syncs`.
+    """
     row: Row = msgspec.to_builtins(caller.call(DescribeNode(), NodeStatus))
     del row["type"]
+    history = shown.storage(row["node"])
+    if history is not None:
+        row |= {"sync_bounds": DURATION_BOUNDS_NS, "history": history}
     return single(request, row)
 
 
@@ -81,8 +90,13 @@ def files_of_vhost(request: Request, caller: VhostUser, vhost: str) -> ObjectRep
 
 
 @router.get("/queues/{vhost:segment}/{queue:segment}/storage")
-def storage_of_queue(request: Request, caller: VhostUser, vhost: str, queue: str) -> ObjectReply:
-    """The messages of a queue by part (q1 to q4, delta) and form (alpha to delta), and rates."""
+def storage_of_queue(
+    request: Request, caller: VhostUser, shown: FiguresOf, vhost: str, queue: str
+) -> ObjectReply:
+    """The messages of a queue by part (q1 to q4, delta) and form (alpha to delta), and rates.
+
+    A range (`lengths_age`, `lengths_incr`) adds the `history` of the forms.
+    """
     row = named(rows_of_vhosts(caller, "queues", ["name", "id"], [vhost], [queue]), queue)
     if row["id"] is None:
         raise not_found()
@@ -90,12 +104,14 @@ def storage_of_queue(request: Request, caller: VhostUser, vhost: str, queue: str
         found = call(ListQueues(after=row["id"] - 1, max_queues=1), QueueList).queues
     for status in found:
         if status.id == row["id"]:
-            return single(request, _shown(status))
+            history = shown.forms(vhost, queue)
+            added = {} if history is None else {"history": history}
+            return single(request, _row(status) | added)
     # Deleted in between.
     raise not_found()
 
 
-def _shown(status: QueueStatus) -> Row:
+def _row(status: QueueStatus) -> Row:
     row: dict[str, Any] = msgspec.to_builtins(status, builtin_types=(bytes,))
     del row["name_raw"]
     return row

@@ -122,6 +122,26 @@ def test_stores(api: httpx.Client) -> None:
     queue = api.get("warren/queues/%2F/q/storage").json()
     assert (queue["ready"], sum(queue["parts"].values())) == (5, 5)
     assert api.get("warren/queues/%2F/none/storage").status_code == 404
+    segments = api.get("warren/queues/%2F/q/storage/segments").json()
+    assert (segments["items"], segments["total_count"], segments["unindexed"]) == ([], 0, 5)
+    assert api.get("warren/queues/%2F/none/storage/segments").status_code == 404
+    for wrong in ({"page": 0}, {"page": 2}, {"page_size": 501}, {"page": "x"}):
+        reply = api.get("warren/queues/%2F/q/storage/segments", params=wrong)
+        assert reply.status_code == 400
+
+
+def test_history_of_stores(api: httpx.Client) -> None:
+    asked = {"node_stats_age": 60, "node_stats_incr": 5, "columns": "history,sync_bounds"}
+    eventually(lambda: api.get("warren/storage", params=asked).json()["history"], "two ticks")
+    whole = api.get("warren/storage", params=asked).json()
+    newest = whole["history"][0]
+    assert len(newest["syncs"]) == len(whole["sync_bounds"]) + 1
+    assert newest["memory"]["mem_used"] > 0
+    assert newest["memory"]["mem_paging"] == api.get("warren/storage").json()["paging_limit_bytes"]
+    asked = {"lengths_age": 60, "lengths_incr": 5}
+    forms = api.get("warren/queues/%2F/q/storage", params=asked).json()["history"]
+    assert (forms[0]["alpha"], forms[0]["target_ram_count"]) == (5, None)
+    assert "history" not in api.get("warren/queues/%2F/q/storage").json()
 
 
 def test_a_store_is_compacted_on_demand(http_node: HttpNode, api: httpx.Client) -> None:
@@ -153,6 +173,16 @@ def test_a_store_is_compacted_on_demand(http_node: HttpNode, api: httpx.Client) 
         after = contents()
         assert after["compactions"] > before["compactions"] and not after["is_compacting"]
         assert before["total_bytes"] - after["total_bytes"] >= 8 << 20
+        runs = api.get("warren/storage/%2F/compactions").json()["runs"]
+        assert len(runs) == after["compactions"]
+        assert (
+            sum(run["freed_bytes"] for run in runs) == before["total_bytes"] - after["total_bytes"]
+        )
+        for run in runs:
+            assert run["is_asked"] and not run["is_failed"] and run["store"] == "persistent"
+            assert run["began_ms"] <= run["ended_ms"] and set(run["files"]) < {
+                row[0] for row in rows
+            }
         channel.queue_purge("large")
     again = api.post("warren/storage/compact").json()
     assert [row["files"] for row in again["stores"]] == [0, 0]

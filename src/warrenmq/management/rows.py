@@ -105,23 +105,9 @@ def paged(
         rows = _with_sorted_figures(query, show, rows)
     if "page" not in query:
         return PageReply(_columned(query, _with(show, complete(_sorted(query, rows, value)))))
-    page = _number(query, "page", 1)
-    size = _number(query, "page_size", _PAGE_SIZE)
-    if page < 1 or not 1 <= size <= _PAGE_SIZE_MAX:
-        shown = query.get("page_size", "undefined")
-        raise HttpRefusal(
-            400,
-            "invalid_pagination_parameters",
-            f"Invalid pagination parameters: page number {page}, page size {shown}",
-        )
+    page, size = asked_page(query)
     found = _filtered(query, rows, names)
-    pages = max(1, -(-len(found) // size))
-    if page > pages:
-        raise HttpRefusal(
-            400,
-            "page_out_of_range",
-            f"Page out of range, page: {page} page size: {size}, len: {len(found)}",
-        )
+    pages = page_count(page, size, len(found))
     chosen = _sorted(query, found, value)[(page - 1) * size : page * size]
     items = list(_columned(query, _with(show, complete(chosen))))
     return PageReply(
@@ -135,6 +121,32 @@ def paged(
             "total_count": total,
         }
     )
+
+
+def asked_page(query: QueryParams) -> tuple[int, int]:
+    """The number and the size of the page that a query names. Raises HttpRefusal."""
+    page = _number(query, "page", 1)
+    size = _number(query, "page_size", _PAGE_SIZE)
+    if page < 1 or not 1 <= size <= _PAGE_SIZE_MAX:
+        shown = query.get("page_size", "undefined")
+        raise HttpRefusal(
+            400,
+            "invalid_pagination_parameters",
+            f"Invalid pagination parameters: page number {page}, page size {shown}",
+        )
+    return page, size
+
+
+def page_count(page: int, size: int, rows: int) -> int:
+    """How many pages some rows take, at least one. Raises HttpRefusal if `page` is none of them."""
+    pages = max(1, -(-rows // size))
+    if page > pages:
+        raise HttpRefusal(
+            400,
+            "page_out_of_range",
+            f"Page out of range, page: {page} page size: {size}, len: {rows}",
+        )
+    return pages
 
 
 def single(request: Request, row: Row) -> ObjectReply:

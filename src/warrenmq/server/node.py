@@ -32,6 +32,7 @@ from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import MetadataError
 from warrenmq.broker.definitions.tickets import Tickets
 from warrenmq.broker.event_listener import INTERNAL_USER
+from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.cluster.errors import ClusterError
 from warrenmq.server.clock import Clock
 from warrenmq.server.config.options.http_listeners import SiteOptions
@@ -376,6 +377,10 @@ class Node:
         """Submit the job to the workers' threads."""
         assert self._vhosts is not None
         self._vhosts.submit_job(driver, job)
+
+    def jobs_of(self, vhost: Vhost) -> list[StoreJob]:
+        """The jobs of a vhost that the workers have."""
+        return [] if self._vhosts is None else self._vhosts.jobs_of(vhost)
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> None:
         """Call `callback` on the loop in `delay_ms`."""

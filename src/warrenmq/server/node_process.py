@@ -20,6 +20,7 @@ from warrenmq.admin.protocol.watching import ListenerCertificates
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import Change
 from warrenmq.broker.flow.alarm_state import OFF
+from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.server.config.changes import field_value
 from warrenmq.server.config.keys import ALL
 from warrenmq.server.config.options.log import LEVELS
@@ -31,6 +32,7 @@ from warrenmq.server.log.output import find_ring, log_files, rotate_log, set_log
 from warrenmq.server.log.ring import Entry
 from warrenmq.server.startup.load_definitions import DefinitionsNotLoaded
 from warrenmq.server.startup.startup import first_definitions
+from warrenmq.store.jobs.job import StoreJob
 from warrenmq.wire.errors import CONNECTION_FORCED, ConnectionException
 
 if TYPE_CHECKING:
@@ -61,6 +63,9 @@ class ProcessHost(Protocol):
 
     def request_stop(self, why: str) -> None:
         """Stop the node cleanly, for the reason `why`."""
+
+    def jobs_of(self, vhost: Vhost) -> list[StoreJob]:
+        """The jobs of a vhost's store that run, or wait for a thread."""
 
     async def import_definitions(self) -> None:
         """Import the definitions that the configuration names. Raises DefinitionsNotLoaded."""
@@ -179,6 +184,10 @@ class NodeProcess:
     def open_sockets(self) -> int:
         """The number of open sockets of clients."""
         return len(self._host.protocols)
+
+    def jobs_of(self, vhost: Vhost) -> list[StoreJob]:
+        """The jobs of a vhost's store that run, or wait for a thread."""
+        return self._host.jobs_of(vhost)
 
     def describe(self) -> ControlStatus:
         """The state of the process."""

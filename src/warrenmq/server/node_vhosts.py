@@ -16,6 +16,7 @@ from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.server.clock import Clock
 from warrenmq.server.startup.startup import OpenedData
 from warrenmq.server.vhost_driver import DriverHost, VhostDriver, finish_job, start_drivers
+from warrenmq.store.contents.store import Compaction
 from warrenmq.store.disk.flusher import Flusher, FlusherCall
 from warrenmq.store.disk.job_runner import JobRunner
 from warrenmq.store.disk.line_limit import LineLimit
@@ -75,9 +76,15 @@ class NodeVhosts:
 
     def on_job(self, job: StoreJob) -> None:
         """Take over a job that has run."""
-        self._jobs.pop(job, None)
+        driver = self._jobs.pop(job, None)
         self._measure(job)
         finish_job(job, self.lines)
+        if driver is not None and isinstance(job, Compaction):
+            driver.vhost.store.compaction_log.add(job, self._clock.now_ms())
+
+    def jobs_of(self, vhost: Vhost) -> list[StoreJob]:
+        """The jobs of a vhost that the workers have."""
+        return [job for job, driver in self._jobs.items() if driver.vhost is vhost]
 
     def _measure(self, job: StoreJob) -> None:
         latencies = self._broker.latencies

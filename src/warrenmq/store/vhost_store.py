@@ -32,6 +32,7 @@ from warrenmq.store.settings import StoreSettings
 from warrenmq.store.upkeep.backup_pins import BackupPins
 from warrenmq.store.upkeep.checkpoints import Checkpoints
 from warrenmq.store.upkeep.compaction import Compaction
+from warrenmq.store.upkeep.compaction_log import CompactionLog
 from warrenmq.store.upkeep.debt import Debt
 from warrenmq.store.upkeep.segment_rewrite import SegmentRewriter
 
@@ -81,6 +82,7 @@ class VhostStore:
             self.debt,
             self.files.needs,
         )
+        self.compaction_log: CompactionLog = CompactionLog()
         self._queue_access: StoreHost | None = None
         # `advance` has more to do in the next turn, even if nothing happens before.
         self.has_more: bool = False

@@ -92,7 +92,15 @@ from warrenmq.admin.protocol.mirrors import (
     SyncQueue,
 )
 from warrenmq.admin.protocol.requests import GroupList, ListGroups
-from warrenmq.admin.protocol.stores import CompactionBegun, CompactStores, DescribeFiles, StoreFiles
+from warrenmq.admin.protocol.stores import (
+    CompactionBegun,
+    Compactions,
+    CompactStores,
+    DescribeCompactions,
+    DescribeFiles,
+    DescribeSegments,
+    StoreFiles,
+)
 from warrenmq.admin.protocol.totals import DescribeTotals, NodeTotals
 from warrenmq.admin.protocol.watching import (
     Certificates,
@@ -156,6 +164,7 @@ OPERATIONS: list[tuple[ControlRequest, type[ControlReply]]] = [
     (ResetLoginAttempts(), Done),
     (CompactStores(vhost="v"), CompactionBegun),
     (DescribeFiles(vhost="v"), StoreFiles),
+    (DescribeCompactions(vhost="v"), Compactions),
     (WatchEvents(names=["user.created"]), Done),
     (NextEvents(wait_ms=0), Events),
     (DescribeCertificates(), Certificates),
@@ -178,6 +187,7 @@ OTHERS: list[ControlRequest] = [
     PauseQueue(vhost="/", queue=b"q"),
     ResumeQueue(vhost="/", queue=b"q"),
     DeleteQueue(vhost="/", queue=b"q"),
+    DescribeSegments(vhost="/", queue=b"q"),
     ResetNode(),
     StopNode(),
     DescribeCluster(),
@@ -325,6 +335,8 @@ def test_bad_requests_change_nothing(node: NodeThread) -> None:
             (GetImport(), "precondition"),
             (CompactStores(vhost="v"), "no_such_vhost"),
             (DescribeFiles(vhost="v"), "no_such_vhost"),
+            (DescribeCompactions(vhost="v"), "no_such_vhost"),
+            (DescribeSegments(vhost="/", queue=b"q"), "not_found"),
             (CompactStores(node="other@host"), "not_found"),
         ]
         for request, code in cases:

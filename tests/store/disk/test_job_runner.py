@@ -221,7 +221,7 @@ def test_power_fails_in_any_call_of_a_rewrite(rule: str) -> None:
 
 def test_ranges(store: RunnerDriver) -> None:
     put(store.local, "a", b"0123456789")
-    job = ReadRanges([("a", 2, 3), ("a", 8, 5), ("gone", 0, 5), ("a", 50, 1)])
+    job = ReadRanges([("a", 2, 3), ("a", 8, 5), ("gone", 0, 5), ("a", 50, 1)], 1)
     assert job.lane == READ
     store.must(job)
     assert job.results == [b"234", b"89", None, b""]
@@ -231,7 +231,7 @@ def test_a_range_that_cannot_be_read_is_lost_but_a_lack_of_descriptors_is_not(
     store: RunnerDriver,
 ) -> None:
     put(store.local, "a", b"0123456789")
-    job = ReadRanges([("a", 0, 1), ("a", 1, 1)])
+    job = ReadRanges([("a", 0, 1), ("a", 1, 1)], 1)
     # The pieces are read together, then each alone.
     store.faults.fail("read", errno.EIO, times=2)
     store.must(job)
@@ -246,13 +246,13 @@ def test_a_range_that_cannot_be_read_is_lost_but_a_lack_of_descriptors_is_not(
 def test_contents_are_found(store: RunnerDriver) -> None:
     data = content_file(5, range(10, 20))
     put(store.local, "msg_store_persistent/5.rdq", data)
-    job = FindContents("msg_store_persistent/5.rdq", [12, 19, 30])
+    job = FindContents("msg_store_persistent/5.rdq", [12, 19, 30], 1)
     store.must(job)
     assert sorted(job.found) == [12, 19]
     for offset, record in job.found.values():
         assert data[offset : offset + len(record)] == record
     assert isinstance(
-        store.run(FindContents("msg_store_persistent/6.rdq", [12])), FileNotFoundError
+        store.run(FindContents("msg_store_persistent/6.rdq", [12], 1)), FileNotFoundError
     )
 
 

@@ -24,6 +24,7 @@ from warrenmq.admin.control.peers import Peers
 from warrenmq.admin.control.permits import Permits
 from warrenmq.admin.control.processes import ProcessCalls, ProcessRequest
 from warrenmq.admin.control.queues import QueueCalls
+from warrenmq.admin.control.store_looks import StoreLooks
 from warrenmq.admin.control.stores import StoreCalls
 from warrenmq.admin.control.totals import TotalsCalls
 from warrenmq.admin.control.watching import WatchCalls
@@ -41,7 +42,12 @@ from warrenmq.admin.protocol.counters import DescribeCounters
 from warrenmq.admin.protocol.latencies import DescribeLatencies
 from warrenmq.admin.protocol.mirrors import MirrorRequest
 from warrenmq.admin.protocol.requests import ErrorReply
-from warrenmq.admin.protocol.stores import CompactStores, DescribeFiles
+from warrenmq.admin.protocol.stores import (
+    CompactStores,
+    DescribeCompactions,
+    DescribeFiles,
+    DescribeSegments,
+)
 from warrenmq.admin.protocol.totals import DescribeTotals
 from warrenmq.admin.protocol.watching import WatchRequest
 from warrenmq.admin.session_user import SessionUser
@@ -113,7 +119,10 @@ class ControlCalls:
         )
         store_calls = StoreCalls(broker, node, self._permits, peers, reply)
         self._calls.add(CompactStores, store_calls.compact)
-        self._calls.add(DescribeFiles, store_calls.files)
+        looks = StoreLooks(node, self._permits, clock, reply)
+        self._calls.add(DescribeFiles, looks.files)
+        self._calls.add(DescribeCompactions, looks.compactions)
+        self._calls.add(DescribeSegments, looks.segments)
         listings = ListingCalls(broker, self._permits, peers, self._later, reply)
         self._calls.add(control.List, listings.start)
         passed = passed_sessions if is_passed else None

@@ -1,10 +1,8 @@
-"""The calls of one session about stores: their files, and compactions of their contents."""
+"""The calls of one session that begin compactions of stores."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import islice
-from typing import Final
 
 from warrenmq.admin.control.control_host import ControlHost
 from warrenmq.admin.control.peers import Peers
@@ -15,10 +13,7 @@ from warrenmq.admin.protocol.requests import ErrorReply
 from warrenmq.admin.protocol.stores import (
     CompactionBegun,
     CompactStores,
-    DescribeFiles,
     StoreCompaction,
-    StoreFile,
-    StoreFiles,
     StoreName,
 )
 from warrenmq.broker.broker import Broker
@@ -28,12 +23,9 @@ from warrenmq.store.figures import ContentFigures
 from warrenmq.vocabulary.error_codes import NOT_FOUND
 from warrenmq.vocabulary.names import name_text
 
-# Files of each kind in a reply.
-FILES_MAX: Final = 4096
-
 
 class StoreCalls:
-    """Describes files and begins compactions; each request is answered once, through `reply`.
+    """Begins compactions; each request is answered once, through `reply`.
 
     `peers`: the other nodes that may be asked, None for none.
     """
@@ -72,54 +64,10 @@ class StoreCalls:
         self._broker.wake()
         self._reply(CompactionBegun(own_name, begun))
 
-    def files(self, request: DescribeFiles) -> None:
-        """Carry out `request`. Raises Refusal."""
-        store = self._permits.expect_vhost(request.vhost).store
-        journal, logs = store.journal.files, store.files.logs.retained
-        contents = [store.contents.persistent, store.contents.transient]
-        counts = [len(journal), len(logs), *(len(each.files) for each in contents)]
-        self._reply(
-            StoreFiles(
-                journal=[
-                    StoreFile(
-                        each.number, each.size_bytes, each.live_bytes, each is journal[-1], False
-                    )
-                    for each in journal[:FILES_MAX]
-                ],
-                logs=[
-                    StoreFile(
-                        each.number,
-                        each.size_bytes,
-                        each.size_bytes - each.garbage_bytes,
-                        False,
-                        each.is_emptied,
-                    )
-                    for each in islice(logs.values(), FILES_MAX)
-                ],
-                persistent=_content_files(contents[0]),
-                transient=_content_files(contents[1]),
-                left_off=sum([max(0, count - FILES_MAX) for count in counts]),
-                is_backed_up=store.backup.is_on,
-            )
-        )
-
 
 def _stores_of(vhost: Vhost) -> list[tuple[StoreName, ContentStore]]:
     contents = vhost.store.contents
     return [("persistent", contents.persistent), ("transient", contents.transient)]
-
-
-def _content_files(contents: ContentStore) -> list[StoreFile]:
-    return [
-        StoreFile(
-            each.number,
-            each.size_bytes,
-            each.valid_bytes,
-            not contents.is_closed(each),
-            each.is_compacting,
-        )
-        for each in contents.files[:FILES_MAX]
-    ]
 
 
 def _begin(vhost: Vhost, name: StoreName, contents: ContentStore) -> StoreCompaction:

@@ -591,6 +591,8 @@ ControlRequest = (
     | mirrors.MirrorRequest
     | stores.CompactStores
     | stores.DescribeFiles
+    | stores.DescribeCompactions
+    | stores.DescribeSegments
     | watching.WatchRequest
 )
 ControlReply = (
@@ -612,6 +614,8 @@ ControlReply = (
     | mirrors.MirrorReply
     | stores.CompactionBegun
     | stores.StoreFiles
+    | stores.Compactions
+    | stores.QueueSegments
     | watching.WatchReply
 )
 
@@ -677,6 +681,8 @@ NEEDS: Final[dict[type, str]] = {
     mirrors.PlanRebalance: MONITORING,
     stores.CompactStores: ADMINISTRATOR,
     stores.DescribeFiles: MANAGEMENT,
+    stores.DescribeCompactions: MANAGEMENT,
+    stores.DescribeSegments: MANAGEMENT,
     List: MANAGEMENT,
     watching.SetSourceTracking: ADMINISTRATOR,
     watching.ResetLoginAttempts: ADMINISTRATOR,

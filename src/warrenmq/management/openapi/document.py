@@ -47,6 +47,10 @@ _QUERY: Final[dict[tuple[str, str], dict[str, str]]] = {
         "if-empty": "`true` refuses a queue with messages",
         "if-unused": "`true` refuses a queue with consumers",
     },
+    ("warren/queues/{vhost}/{queue}/storage/segments", "GET"): {
+        "page": "the number of a page, from 1",
+        "page_size": "segments of a page, 100 if it is not there, 500 at most",
+    },
     ("exchanges/{vhost}/{exchange}", "DELETE"): {"if-unused": "`true` refuses one with bindings"},
     ("nodes/{name}", "GET"): {"memory": "`true` adds the memory by its use"},
     ("warren/config", "GET"): {"node": "the node that is asked, if it is not this one"},

@@ -72,7 +72,11 @@ class Compaction(CompactContents):
     """A running copy of one file, or of two neighbouring files, of a store."""
 
     def __init__(
-        self, store: ContentStore, sources: list[ContentFile], target: ContentFile
+        self,
+        store: ContentStore,
+        sources: list[ContentFile],
+        target: ContentFile,
+        is_asked: bool,
     ) -> None:
         live_ids: list[i64] = []
         for source in sources:
@@ -81,6 +85,8 @@ class Compaction(CompactContents):
         self.store: ContentStore = store
         self.sources: list[ContentFile] = sources
         self.target: ContentFile = target
+        # The files have too little garbage to be due, but somebody has asked for them.
+        self.is_asked: bool = is_asked
 
     def finished(self) -> None:
         """See StoreJob."""
@@ -345,7 +351,8 @@ class ContentStore:
         sources: list[ContentFile] = []
         if is_due:
             sources = self._best_sources(self.next_file_number, _GARBAGE_PERCENT, 0)
-        if len(sources) == 0 and self.is_wanted:
+        is_asked = len(sources) == 0
+        if is_asked and self.is_wanted:
             percent = WANTED_GARBAGE_PERCENT
             sources = self._best_sources(self._wanted_below, percent, percent)
         if len(sources) == 0:
@@ -359,7 +366,7 @@ class ContentStore:
         for file in sources:
             file.is_compacting = True
         target = ContentFile(number, self.path_of(number), sources[0].first_id)
-        compaction = Compaction(self, sources, target)
+        compaction = Compaction(self, sources, target, is_asked)
         self.compaction = compaction
         return compaction
 

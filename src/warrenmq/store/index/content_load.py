@@ -38,7 +38,7 @@ LOG_READ_BYTES: Final = 4194304
 
 class _Read(ReadRanges):
     def __init__(self, owner: ContentLoad, ranges: list[tuple[str, i64, i64]]) -> None:
-        super().__init__(ranges)
+        super().__init__(ranges, owner.ledger.queue_id)
         self.load: ContentLoad = owner
 
     def finished(self) -> None:
@@ -47,7 +47,7 @@ class _Read(ReadRanges):
 
 class _Find(FindContents):
     def __init__(self, owner: ContentLoad, path: str, wanted: list[i64]) -> None:
-        super().__init__(path, wanted)
+        super().__init__(path, wanted, owner.ledger.queue_id)
         self.load: ContentLoad = owner
 
     def finished(self) -> None:

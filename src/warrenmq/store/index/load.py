@@ -35,7 +35,7 @@ POSITIONS_BYTES: Final = 196608
 
 class _Read(ReadRanges):
     def __init__(self, owner: IndexLoad, ranges: list[tuple[str, i64, i64]]) -> None:
-        super().__init__(ranges)
+        super().__init__(ranges, owner.ledger.queue_id)
         self.load: IndexLoad = owner
 
     def finished(self) -> None:

@@ -34,7 +34,7 @@ class _Recount(ReadRanges):
     def __init__(
         self, damaged: DamagedSegments, ledger: QueueLedger, segment: Segment, path: str
     ) -> None:
-        super().__init__([(path, 0, segment.written_bytes)])
+        super().__init__([(path, 0, segment.written_bytes)], ledger.queue_id)
         self.damaged: DamagedSegments = damaged
         self.ledger: QueueLedger = ledger
         self.segment: Segment = segment

@@ -44,7 +44,7 @@ class _FindEnd(ReadRanges):
     """Finds the end of a cut-off segment: the end of its last whole record before seq id `upto`."""
 
     def __init__(self, append: Append, ledger: QueueLedger, segment: Segment, upto: i64) -> None:
-        super().__init__([(append.path, 0, append.found_bytes)])
+        super().__init__([(append.path, 0, append.found_bytes)], ledger.queue_id)
         self.store_id: bytes = append.files.store_id
         self.ledger: QueueLedger = ledger
         self.segment: Segment = segment

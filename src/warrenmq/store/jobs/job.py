@@ -204,11 +204,12 @@ class ReadRanges(StoreJob):
     """Read (path, offset, size in bytes) ranges into `results`.
 
     A result is shorter where its file ends, and None when the range cannot be read (gone, EIO).
-    `is_missing`: a file is gone, so a retry is of no use.
+    `is_missing`: a file is gone, so a retry is of no use. `queue_id` says whose messages they are.
     """
 
-    def __init__(self, ranges: list[tuple[str, i64, i64]]) -> None:
+    def __init__(self, ranges: list[tuple[str, i64, i64]], queue_id: i64) -> None:
         super().__init__(READ)
+        self.queue_id: i64 = queue_id
         self.ranges: list[tuple[str, i64, i64]] = ranges
         self.results: list[bytes | None] = []
         self.is_missing: bool = False
@@ -229,11 +230,13 @@ class ReadAheadRanges(StoreJob):
 class FindContents(StoreJob):
     """Search content file `path` for the content ids `wanted`; their known locations are stale.
 
-    Reads the whole file. `found` maps each id that was found to (offset, the record's bytes).
+    Reads the whole file, for a message of the queue `queue_id`. `found` maps each id that was found
+    to (offset, the record's bytes).
     """
 
-    def __init__(self, path: str, wanted: list[i64]) -> None:
+    def __init__(self, path: str, wanted: list[i64], queue_id: i64) -> None:
         super().__init__(READ)
+        self.queue_id: i64 = queue_id
         self.path: str = path
         self.wanted: list[i64] = wanted
         self.found: dict[int, tuple[int, bytes]] = {}

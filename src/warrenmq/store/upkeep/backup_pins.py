@@ -104,6 +104,17 @@ class BackupPins:
         self._pinned_paths = []
         return pinned + paths
 
+    def needed_paths(self) -> set[str]:
+        """The files that the backup takes, as far as it is known; none while there is no backup."""
+        paths = {file.path for file in self._segments}
+        paths.update(self._growing)
+        return paths
+
+    @property
+    def held_files(self) -> i64:
+        """Files behind the journal that only wait for the end of the backup to be deleted."""
+        return len(self._pinned_paths)
+
     def on_taken(self, first_journal_file: i64) -> None:
         """Note the files of a checkpoint about to be written, if it is the first of this backup."""
         if not self.is_on or self._is_taken:

@@ -14,8 +14,13 @@ from warrenmq.admin.protocol.figures import (
 )
 from warrenmq.admin.protocol.stores import (
     CompactionBegun,
+    Compactions,
     CompactStores,
+    DescribeCompactions,
     DescribeFiles,
+    DescribeSegments,
+    QueueSegment,
+    QueueSegments,
     StoreFiles,
     StoreName,
 )
@@ -25,7 +30,14 @@ from warrenmq.management.cluster_sessions import session_at_home
 from warrenmq.management.errors import bad_request, not_found
 from warrenmq.management.objects.listings import named, rows_of_vhosts
 from warrenmq.management.routes.nodes import nodes
-from warrenmq.management.rows import JsonReply, ObjectReply, Row, single
+from warrenmq.management.rows import (
+    JsonReply,
+    ObjectReply,
+    Row,
+    asked_page,
+    page_count,
+    single,
+)
 from warrenmq.management.shown import FiguresOf
 from warrenmq.vocabulary.distribution import DURATION_BOUNDS_NS
 
@@ -80,11 +92,20 @@ def storage_of_vhost(request: Request, caller: VhostUser, vhost: str) -> ObjectR
 
 @router.get("/storage/{vhost:segment}/files")
 def files_of_vhost(request: Request, caller: VhostUser, vhost: str) -> ObjectReply:
-    """The files of a vhost's store at the asked node: `[number, bytes, needed, written, copied]`.
+    """The files of a vhost's store at the asked node.
 
-    At most 4096 each of the journal, of the journal files that stay, and of both content stores.
+    Each is `[number, bytes, needed, written, copied, pinned, readers]`. At most 4096 each of the
+    journal, of the journal files that stay, and of both content stores.
     """
     row: Row = msgspec.to_builtins(caller.call(DescribeFiles(vhost=vhost), StoreFiles))
+    del row["type"]
+    return single(request, row)
+
+
+@router.get("/storage/{vhost:segment}/compactions")
+def compactions_of_vhost(request: Request, caller: VhostUser, vhost: str) -> ObjectReply:
+    """The last 512 compactions of a vhost's store at the asked node, since the start of it."""
+    row: Row = msgspec.to_builtins(caller.call(DescribeCompactions(vhost=vhost), Compactions))
     del row["type"]
     return single(request, row)
 
@@ -109,6 +130,44 @@ def storage_of_queue(
             return single(request, _row(status) | added)
     # Deleted in between.
     raise not_found()
+
+
+@router.get("/queues/{vhost:segment}/{queue:segment}/storage/segments")
+def segments_of_queue(request: Request, caller: VhostUser, vhost: str, queue: str) -> ObjectReply:
+    """A page of the segments of a queue's index, the oldest messages first.
+
+    Each is `[level, number, messages, acked, pending, bytes, state]`; `unindexed` messages are in
+    none of them yet.
+    """
+    page, size = asked_page(request.query_params)
+    asked = DescribeSegments(vhost, queue.encode(), skip=(page - 1) * size, count=size)
+    with session_at_home(caller, vhost, queue) as call:
+        found = call(asked, QueueSegments)
+    pages = page_count(page, size, found.total)
+    row: Row = {
+        "items": [_segment(each) for each in found.segments],
+        "page": page,
+        "page_count": pages,
+        "page_size": size,
+        "total_count": found.total,
+        "segment_entries": found.segment_entries,
+        "unindexed": found.unindexed,
+    }
+    return single(request, row)
+
+
+def _segment(segment: QueueSegment) -> list[int | str]:
+    """A segment as the API shows it."""
+    state = "full" if segment.is_full else "part"
+    return [
+        segment.level,
+        segment.number,
+        segment.entries,
+        segment.entries - segment.pending,
+        segment.pending,
+        segment.size_bytes,
+        "rewriting" if segment.is_rewritten else state,
+    ]
 
 
 def _row(status: QueueStatus) -> Row:

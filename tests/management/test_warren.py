@@ -131,15 +131,14 @@ def test_stores(api: httpx.Client) -> None:
 
 
 def test_history_of_stores(api: httpx.Client) -> None:
-    asked = {"node_stats_age": 60, "node_stats_incr": 5, "columns": "history,sync_bounds"}
-    eventually(lambda: api.get("warren/storage", params=asked).json()["history"], "two ticks")
-    whole = api.get("warren/storage", params=asked).json()
+    path = "warren/storage?node_stats_age=60&node_stats_incr=5&columns=history,sync_bounds"
+    eventually(lambda: api.get(path).json()["history"], "two ticks")
+    whole = api.get(path).json()
     newest = whole["history"][0]
     assert len(newest["syncs"]) == len(whole["sync_bounds"]) + 1
     assert newest["memory"]["mem_used"] > 0
     assert newest["memory"]["mem_paging"] == api.get("warren/storage").json()["paging_limit_bytes"]
-    asked = {"lengths_age": 60, "lengths_incr": 5}
-    forms = api.get("warren/queues/%2F/q/storage", params=asked).json()["history"]
+    forms = api.get("warren/queues/%2F/q/storage?lengths_age=60&lengths_incr=5").json()["history"]
     assert (forms[0]["alpha"], forms[0]["target_ram_count"]) == (5, None)
     assert "history" not in api.get("warren/queues/%2F/q/storage").json()
 

@@ -92,11 +92,11 @@ def test_stores(pages: httpx.Client, api: httpx.Client) -> None:
 def test_files_are_cells_and_rows(pages: httpx.Client, api: httpx.Client) -> None:
     files = api.get("warren/storage/%2F/files").json()["persistent"]
     page = pages.get("storage?tab=files").text
-    cells = re.search(r'<path class="dot c2" d="([^"]*)"', page)
+    cells = re.search(r'<path class="cell" d="([^"]*)"', page)
     assert cells is not None and cells[1].count("M") == len(files)
     text = shown(pages, "storage?tab=files&vhost=%2F")
     assert f"As a table: {len(files)} of {len(files)} files" in text
-    for number, size, valid, _, _ in files:
+    for number, size, valid, *_ in files:
         sizes = [figures.size(each) for each in (size, valid, size - valid)]
         assert f"{number} {' '.join(sizes)} {figures.percent(size - valid, size)}" in text
     assert "no such store" in shown(pages, "storage?tab=files&vhost=none")
@@ -150,6 +150,86 @@ def test_garbage_is_freed_on_demand(pages: httpx.Client, api: httpx.Client) -> N
     assert re.search(r"[1-9] files are copied, with [0-9.]+ MiB of garbage", begun.text)
     eventually(lambda: not contents()["wanted_files"], "the files are copied")
     assert f"{contents()['compactions']} compactions" in shown(pages, "storage")
+
+
+def test_compactions_are_on_a_line_of_time(pages: httpx.Client, api: httpx.Client) -> None:
+    """Those that `test_garbage_is_freed_on_demand` has asked for."""
+    runs = api.get("warren/storage/%2F/compactions").json()["runs"]
+    assert runs
+    page = pages.get("storage?tab=files").text
+    assert page.count('class="hollow c3" d=') == len(runs)
+    text = shown(pages, "storage?tab=files")
+    assert f"As a table: {len(runs)} of {len(runs)} compactions" in text
+    for run in runs:
+        files = ", ".join([str(number) for number in run["files"]])
+        took = figures.duration(run["ended_ms"] - run["began_ms"])
+        sizes = f"{figures.size(run['size_bytes'])} {figures.size(run['freed_bytes'])}"
+        began = figures.moment(run["began_ms"])
+        assert f"{began} {took} persistent {files} {run['target']} {sizes} asked" in text
+
+
+def test_segments_are_cells_and_rows(pages: httpx.Client, api: httpx.Client) -> None:
+    name = quote(DEEP, safe="")
+    path = f"queues/%2F/{name}"
+    found = api.get(f"warren/{path}/storage/segments").json()
+    ((level, number, messages, acked, pending, size, state),) = found["items"]
+    assert (level, messages, acked, pending, state) == (
+        0,
+        200 - found["unindexed"],
+        0,
+        messages,
+        "part",
+    )
+    text = shown(pages, f"{path}?tab=storage")
+    row = f"{number} 0 {messages} 0 {messages} {figures.size(size)} is written to"
+    assert row in text and f"in no segment yet {found['unindexed']}" in text
+    assert row in shown(pages, f"{path}?tab=storage&segments=7"), "there is one page alone"
+
+
+def test_forms_over_time(pages: httpx.Client, api: httpx.Client) -> None:
+    path = f"queues/%2F/{quote(DEEP, safe='')}"
+    asked = {"lengths_age": 600, "lengths_incr": 5}
+
+    def newest() -> dict[str, Any]:
+        history = api.get(f"warren/{path}/storage", params=asked).json()["history"]
+        return dict(history[0]) if history else {}
+
+    eventually(lambda: newest().get("target_ram_count") == 0, "a tick tells the target")
+    known = newest()
+    assert known["alpha"] == 0 and known["beta"] + known["gamma"] + known["delta"] == 200
+    page = pages.get(f"{path}?tab=storage").text
+    chart = page.partition("Ready messages by form over time")[2].partition("</figure>")[0]
+    for form in ("alpha", "beta", "gamma", "delta"):
+        assert f"{form} <b>{figures.count(known[form])}</b>" in chart
+    assert "target in memory <b>0</b>" in chart
+
+
+def test_syncs_writes_and_memory_over_time(pages: httpx.Client, api: httpx.Client) -> None:
+    asked = {"node_stats_age": 600, "node_stats_incr": 5}
+
+    def history() -> list[dict[str, Any]]:
+        return list(api.get("warren/storage", params=asked).json()["history"])
+
+    def told() -> tuple[str, str, str, str]:
+        known = history()
+        busy = [each for each in known if any(each["syncs"])]
+        memory = known[0]["memory"]
+        return (
+            f"all <b>{figures.count(sum([sum(each['syncs']) for each in busy]))}</b>",
+            f"of {len(busy)} intervals with syncs",
+            f"paging begins <b>{figures.size(memory['mem_paging'])}</b>",
+            f"alarm <b>{figures.size(memory['mem_limit'])}</b>",
+        )
+
+    eventually(lambda: len(history()) > 1, "a few ticks")
+    before = told()
+    page = pages.get("storage?tab=durations").text + pages.get("storage").text
+    for text, later in zip(before, told(), strict=True):
+        assert text in page or later in page, text
+    assert "Heat map: Syncs of the journals over time" in page
+    writes = [each["writes"] for each in history()]
+    store = api.get("warren/storage/%2F").json()["writes"]
+    assert 0 < sum([each["content_bytes"] for each in writes]) <= store["content_bytes"]
 
 
 def test_who_is_no_monitor_sees_no_stores(http_node: HttpNode, api: httpx.Client) -> None:

@@ -1,24 +1,28 @@
 """Line charts as SVG, drawn here: closed intervals only, a gap is a gap, each with its table."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, Final
 
 import htpy as h
 
+from warrenmq.management.ui import figures
+from warrenmq.management.ui.elements.time_axis import TimeAxis, moment
+
 _WIDTH: Final = 640
 _HEIGHT: Final = 200
-_LEFT: Final = 64
+_LEFT: Final = 72
 _RIGHT: Final = 8
 _TOP: Final = 8
 _BOTTOM: Final = 24
 _LINES: Final = 4
-_DAY_MS: Final = 86_400_000
 # Rows of the table of a chart.
 _ROWS_MAX: Final = 20
+
+# Functions that show sizes.
+_SIZES: Final = (figures.size, figures.size_rate)
 
 Sample = tuple[int, float]
 
@@ -53,51 +57,54 @@ def chart(
     interval_s: int,
     shown: Callable[[Any], str],
     is_stacked: bool = False,
+    marks: Sequence[Series] = (),
+    mark_reach: float = math.inf,
 ) -> h.Element:
     """A chart with legend and table. `shown` writes a value; samples are `interval_s` apart.
 
-    Stacked, each line is drawn on those before it.
+    Stacked, each line is drawn on those before it. `marks` are dashed lines, such as limits. A mark
+    more than `mark_reach` times as high as all else is not drawn: all else would be flat.
     """
-    drawn = _stacked(series) if is_stacked else list(series)
-    times = [at for each in drawn for at, _ in each.samples]
+    drawn = _stacked(series) if is_stacked else [(each, {}) for each in series]
+    times = [at for each, _ in drawn for at, _ in each.samples]
     if not times:
         return h.figure(".chart")[h.figcaption[title], h.p(".none")["No samples yet."]]
-    first, last = min(times), max(times)
-    top = _nice(max([value for each in drawn for _, value in each.samples]))
-    frame = _Frame(first, max(last, first + 1), top)
-    lines = [_line(each, frame, interval_s, is_stacked) for each in reversed(drawn)]
+    highest = max([value for each, _ in drawn for _, value in each.samples])
+    near = [_below(each, mark_reach * highest) for each in marks]
+    top = max([highest, *[value for each in near for _, value in each.samples]])
+    frame = _Frame(
+        TimeAxis(min(times), max(times), _LEFT, _WIDTH - _RIGHT), _nice(top, shown in _SIZES)
+    )
+    lines = [
+        *[
+            _line(each, frame, interval_s, "area" if is_stacked else "line", ground)
+            for each, ground in drawn
+        ],
+        *[_line(each, frame, interval_s, "line dashed", {}) for each in near],
+    ]
     return h.figure(".chart")[
         h.figcaption[title],
-        h.svg(viewBox=f"0 0 {_WIDTH} {_HEIGHT}", role="img", aria_label=f"Chart: {title}")[
-            _axes(frame, shown), lines
-        ],
+        h.svg(
+            ".timed", viewBox=f"0 0 {_WIDTH} {_HEIGHT}", role="img", aria_label=f"Chart: {title}"
+        )[_axes(frame, shown), lines],
         h.ul(".legend")[
-            [
-                h.li[
-                    h.span(class_=["key", each.colour]),
-                    each.name,
-                    " ",
-                    h.b[shown(each.samples[-1][1]) if each.samples else "–"],
-                ]
-                for each in series
-            ]
+            [_legend(each, "key", shown) for each in series],
+            [_legend(each, "key thin", shown) for each in marks],
         ],
-        _table(title, series, shown),
+        _table(title, (*series, *marks), shown),
     ]
 
 
 @dataclass(frozen=True)
 class _Frame:
-    """The times (Unix ms) and the highest value that fit into a chart."""
+    """The times and the highest value that fit into a chart."""
 
-    first: int
-    last: int
+    axis: TimeAxis
     top: float
 
-    def x(self, at_ms: int) -> float:
-        """The place of a moment."""
-        share = (at_ms - self.first) / (self.last - self.first)
-        return round(_LEFT + share * (_WIDTH - _LEFT - _RIGHT), 1)
+    def point(self, at_ms: int, value: float) -> str:
+        """The place of a sample."""
+        return f"{self.axis.x(at_ms)},{self.y(value)}"
 
     def y(self, value: float) -> float:
         """The place of a value."""
@@ -108,45 +115,68 @@ def _samples(details: Any) -> list[Any]:
     return details.get("samples", []) if isinstance(details, dict) else []
 
 
-def _stacked(series: Sequence[Series]) -> list[Series]:
-    below: dict[int, float] = {}
-    found = []
+def _legend(series: Series, key: str, shown: Callable[[Any], str]) -> h.Element:
+    return h.li[
+        h.span(class_=[key, series.colour]),
+        series.name,
+        " ",
+        h.b[shown(series.samples[-1][1]) if series.samples else "–"],
+    ]
+
+
+def _stacked(series: Sequence[Series]) -> list[tuple[Series, Mapping[int, float]]]:
+    """Each series on those before it, and the ground that it stands on by time."""
+    ground: dict[int, float] = {}
+    found: list[tuple[Series, Mapping[int, float]]] = []
     for each in series:
-        sums = [(at, value + below.get(at, 0)) for at, value in each.samples]
-        below.update(sums)
-        found.append(Series(each.name, each.colour, sums))
+        sums = [(at, value + ground.get(at, 0)) for at, value in each.samples]
+        found.append((Series(each.name, each.colour, sums), ground))
+        ground = ground | dict(sums)
     return found
 
 
-def _nice(value: float) -> float:
-    """The next number above that people like at an axis: 1, 2 or 5 times a power of ten."""
+def _below(series: Series, highest: float) -> Series:
+    samples = [each for each in series.samples if each[1] <= highest]
+    return Series(series.name, series.colour, samples)
+
+
+def _nice(value: float, is_size: bool) -> float:
+    """The next number above that people like at an axis: 1, 2 or 5 times a power of ten.
+
+    Of a size a power of two, as its units are.
+    """
     if value <= 0:
         return 1.0
+    if is_size:
+        return 2.0 ** math.ceil(math.log2(value))
     power = 10.0 ** math.floor(math.log10(value))
     return next(step * power for step in (1, 2, 5, 10) if step * power >= value)
 
 
-def _line(series: Series, frame: _Frame, interval_s: int, is_area: bool) -> h.Node:
-    """The line in pieces, without what nobody has measured."""
+def _line(
+    series: Series, frame: _Frame, interval_s: int, kind: str, ground: Mapping[int, float]
+) -> h.Node:
+    """The line in pieces, without what nobody has measured; `kind`: area, line or line dashed."""
     pieces: list[list[Sample]] = []
     for sample in series.samples:
         if pieces and sample[0] - pieces[-1][-1][0] <= 1500 * interval_s:
             pieces[-1].append(sample)
         else:
             pieces.append([sample])
-    return [_piece(piece, series.colour, frame, is_area) for piece in pieces]
+    return [_piece(piece, f"{kind} {series.colour}", frame, ground) for piece in pieces]
 
 
-def _piece(piece: list[Sample], colour: str, frame: _Frame, is_area: bool) -> h.Element:
-    points = " ".join([f"{frame.x(at)},{frame.y(value)}" for at, value in piece])
+def _piece(
+    piece: list[Sample], classes: str, frame: _Frame, ground: Mapping[int, float]
+) -> h.Element:
+    points = " ".join([frame.point(at, value) for at, value in piece])
     if len(piece) == 1:
         x, y = points.split(",")
-        return h.circle(class_=["dot", colour], cx=x, cy=y, r="2")
-    if is_area:
-        ground = frame.y(0)
-        points = f"{frame.x(piece[0][0])},{ground} {points} {frame.x(piece[-1][0])},{ground}"
-        return h.polygon(class_=["area", colour], points=points)
-    return h.polyline(class_=["line", colour], points=points)
+        return h.circle(class_=["dot", classes.split()[-1]], cx=x, cy=y, r="2")
+    if classes.startswith("area"):
+        below = [frame.point(at, ground.get(at, 0)) for at, _ in reversed(piece)]
+        return h.polygon(class_=classes, points=f"{points} {' '.join(below)}")
+    return h.polyline(class_=classes, points=points)
 
 
 def _axes(frame: _Frame, shown: Callable[[Any], str]) -> h.Node:
@@ -156,20 +186,7 @@ def _axes(frame: _Frame, shown: Callable[[Any], str]) -> h.Node:
         y = frame.y(value)
         found.append(h.line(".grid", x1=str(_LEFT), x2=str(_WIDTH - _RIGHT), y1=str(y), y2=str(y)))
         found.append(h.text(".axis.end", x=str(_LEFT - 6), y=str(y + 4))[shown(value)])
-    for number in range(_LINES + 1):
-        at = frame.first + (frame.last - frame.first) * number // _LINES
-        place = ("start", "middle", "middle", "middle", "end")[number]
-        found.append(
-            h.text(class_=["axis", place], x=str(frame.x(at)), y=str(_HEIGHT - 6))[
-                _moment(at, frame.last - frame.first)
-            ]
-        )
-    return found
-
-
-def _moment(at_ms: int, length_ms: int) -> str:
-    form = "%m-%d" if length_ms > 2 * _DAY_MS else "%H:%M" if length_ms > 900_000 else "%H:%M:%S"
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime(form)
+    return [found, frame.axis.names(_HEIGHT - 6)]
 
 
 def _table(title: str, series: Sequence[Series], shown: Callable[[Any], str]) -> h.Element:
@@ -189,7 +206,7 @@ def _table(title: str, series: Sequence[Series], shown: Callable[[Any], str]) ->
             h.tbody[
                 [
                     h.tr[
-                        h.th(scope="row")[_moment(at, 0)],
+                        h.th(scope="row")[moment(at)],
                         [
                             h.td(".number")[shown(each[at]) if at in each else "–"]
                             for each in values

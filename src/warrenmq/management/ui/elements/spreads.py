@@ -1,6 +1,6 @@
 """Columns that show how often values of each size have occurred, with p50, p99 and a table."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import htpy as h
@@ -56,7 +56,7 @@ def spread_chart(title: str, spread: Spread, shown: Callable[[Any], str]) -> h.E
     names.append(f"> {shown(spread['bounds'][-1])}")
     first, last = max(0, used[0] - 1), min(len(counts) - 1, used[-1] + 1)
     total = sum(counts)
-    p50, p99 = [_place_of(counts, share) for share in (0.5, 0.99)]
+    p50, p99 = [place_of(counts, share) for share in (0.5, 0.99)]
     return h.figure(".chart")[
         h.figcaption[title],
         h.svg(viewBox=f"0 0 {_WIDTH} {_HEIGHT}", role="img", aria_label=f"Distribution: {title}")[
@@ -77,7 +77,8 @@ def spread_chart(title: str, spread: Spread, shown: Callable[[Any], str]) -> h.E
     ]
 
 
-def _place_of(counts: list[int], share: float) -> int:
+def place_of(counts: Sequence[int], share: float) -> int:
+    """The place of the count that has the value which `share` of all values do not exceed."""
     seen = 0
     for place, count in enumerate(counts):
         seen += count

@@ -7,6 +7,7 @@ import htpy as h
 from warrenmq.management.ui import figures
 from warrenmq.management.ui.elements.spreads import nanoseconds, spread_chart
 from warrenmq.management.ui.page import Page
+from warrenmq.management.ui.pages.storage.history import history_of, sync_pictures
 
 # Field of the API, and what it is.
 _DURATIONS: Final = (
@@ -24,10 +25,12 @@ _DURATIONS: Final = (
 async def durations_tab(page: Page) -> h.Node:
     """All that the node has measured since its start."""
     found = await page.api.get("warren/latencies")
+    past = await history_of(page)
     charts = [spread_chart(title, found[name], nanoseconds) for name, title in _DURATIONS]
     sizes = spread_chart("Size of a batch of the journal", found["batch_bytes"], figures.size)
     return page.live(
         "storage-durations",
-        h.p(".note")["Counted since the node has started."],
+        sync_pictures(page, past["history"], past.get("sync_bounds", [])),
+        h.h2["Since the start of the node"],
         h.div(".charts")[charts[:2], sizes, charts[2:]],
     )

@@ -6,11 +6,8 @@ from typing import Any, Final, NamedTuple
 import htpy as h
 
 from warrenmq.management.ui import figures
+from warrenmq.management.ui.elements.cells import Cell, cell_map
 
-_CELL: Final = 18
-_GAP: Final = 4
-_COLUMNS: Final = 24
-_WIDTH: Final = _COLUMNS * (_CELL + _GAP)
 # Rows of the table of a map.
 _ROWS_MAX: Final = 20
 
@@ -23,6 +20,8 @@ class StoreFile(NamedTuple):
     valid: int
     is_current: bool
     is_copied: bool
+    is_pinned: bool
+    readers: Sequence[str]
 
     @property
     def garbage(self) -> int:
@@ -30,20 +29,29 @@ class StoreFile(NamedTuple):
         return self.size - self.valid
 
 
+def legend() -> h.Element:
+    """What the marks of all maps mean."""
+    return h.ul(".legend")[
+        h.li[h.span(".key.c2"), "needed"],
+        h.li[h.span(".key.c1"), "garbage"],
+        h.li[h.span(".key.c5"), "garbage of a file that has more than half"],
+        h.li["thick frame: is written to"],
+        h.li["cross: is being copied"],
+        h.li["corner: a backup takes it"],
+        h.li["dot: is being read"],
+    ]
+
+
 def file_map(title: str, files: Sequence[Any], threshold: str = "") -> h.Element:
     """A map of `files`, rows of the API; `threshold` says from when on the node frees garbage."""
     known = [StoreFile(*row) for row in files]
     if not known:
         return h.figure(".chart")[h.figcaption[title], h.p(".none")["There are no files."]]
-    rows = -(-len(known) // _COLUMNS)
-    height = rows * (_CELL + _GAP)
     size = sum([file.size for file in known])
     garbage = sum([file.garbage for file in known])
     return h.figure(".chart")[
         h.figcaption[title],
-        h.svg(viewBox=f"0 0 {_WIDTH} {height}", role="img", aria_label=f"Files: {title}")[
-            _cells(known)
-        ],
+        cell_map(f"Files: {title}", [_cell(file) for file in known]),
         h.ul(".legend")[
             h.li[h.span(".key.c2"), "needed ", h.b[figures.size(size - garbage)]],
             h.li[
@@ -52,49 +60,22 @@ def file_map(title: str, files: Sequence[Any], threshold: str = "") -> h.Element
                 h.b[figures.size(garbage)],
                 f" ({figures.percent(garbage, size)})",
             ],
-            h.li[h.span(".key.c5"), "garbage of a file that has more than half"],
-            h.li["thick frame: is written to"],
-            h.li["cross: is being copied"],
         ],
         threshold and h.p(".note")[threshold],
         _table(title, known),
     ]
 
 
-def _cells(files: Sequence[StoreFile]) -> h.Node:
-    """All cells as few paths, since a store may have thousands of files.
-
-    A cell is as full as its file: what is needed at the bottom, garbage at the top.
-    """
-    needed: list[str] = []
-    light: list[str] = []
-    heavy: list[str] = []
-    current: list[str] = []
-    copied: list[str] = []
-    for place, file in enumerate(files):
-        x = place % _COLUMNS * (_CELL + _GAP) + _GAP // 2
-        y = place // _COLUMNS * (_CELL + _GAP) + _GAP // 2
-        needed.append(f"M{x} {y}h{_CELL}v{_CELL}h-{_CELL}z")
-        share = file.garbage / file.size if file.size else 0
-        depth = round(share * _CELL)
-        if depth:
-            garbage = heavy if share > 0.5 else light
-            garbage.append(f"M{x} {y}h{_CELL}v{depth}h-{_CELL}z")
-        if file.is_current:
-            current.append(f"M{x} {y}h{_CELL}v{_CELL}h-{_CELL}z")
-        if file.is_copied:
-            copied.append(f"M{x} {y}l{_CELL} {_CELL}m0 -{_CELL}l-{_CELL} {_CELL}")
-    return [
-        h.path(class_=classes, d="".join(cells))
-        for classes, cells in (
-            ("dot c2", needed),
-            ("dot c1", light),
-            ("dot c5", heavy),
-            ("frame", current),
-            ("frame", copied),
-        )
-        if cells
-    ]
+def _cell(file: StoreFile) -> Cell:
+    return Cell(
+        needed=file.valid / file.size if file.size else 0,
+        garbage=file.garbage / file.size if file.size else 0,
+        is_heavy=2 * file.garbage > file.size,
+        is_framed=file.is_current,
+        is_crossed=file.is_copied,
+        has_corner=file.is_pinned,
+        has_dot=bool(file.readers),
+    )
 
 
 def _table(title: str, files: Sequence[StoreFile]) -> h.Element:
@@ -124,6 +105,13 @@ def _table(title: str, files: Sequence[StoreFile]) -> h.Element:
 
 
 def _use_of(file: StoreFile) -> str:
-    if file.is_copied:
-        return "is being copied"
-    return "is written to" if file.is_current else ""
+    found = [
+        text
+        for is_so, text in (
+            (file.is_current, "is written to"),
+            (file.is_copied, "is being copied"),
+            (file.is_pinned, "a backup takes it"),
+        )
+        if is_so
+    ]
+    return ", ".join([*found, *[f"is read for {name}" for name in file.readers]])

@@ -7,9 +7,12 @@ import htpy as h
 from warrenmq.management.ui import figures
 from warrenmq.management.ui.api import ApiError, path_to
 from warrenmq.management.ui.elements.bars import Mark, Part, bar
+from warrenmq.management.ui.elements.charts import Series, chart
 from warrenmq.management.ui.elements.tables import figures_table
 from warrenmq.management.ui.page import Page
 from warrenmq.management.ui.pages.storage.pipeline_picture import pipeline_picture
+from warrenmq.management.ui.pages.storage.segments import segments
+from warrenmq.management.ui.visit import RANGES
 
 _FORMS: Final = (
     ("alpha", "in memory"),
@@ -28,17 +31,39 @@ async def queue_storage(page: Page, vhost: str, queue: str) -> h.Node:
     """The storage of one queue, live; says so if the node does not tell it."""
     path = path_to(vhost, queue)
     try:
-        storage = await page.api.get(f"warren/queues/{path}/storage")
+        storage = await page.api.get(f"warren/queues/{path}/storage", page.samples("lengths"))
         known = await page.api.get(f"queues/{path}", {"columns": ",".join(_COLUMNS)})
     except ApiError as error:
         return h.p(".alarm", role="alert")[
             f"The storage of this queue is not shown: {error.reason}"
         ]
+    index = await segments(page, vhost, queue)
     return page.live(
         "queue-storage",
         pipeline_picture(storage),
+        h.div(".charts")[_history(page, storage), index],
         h.div(".charts")[_forms(storage), _bytes(storage), _memory(storage, known)],
         h.div(".charts")[_form_table(storage), _unacked(storage, known), _disk(storage, known)],
+    )
+
+
+def _history(page: Page, storage: dict[str, Any]) -> h.Element:
+    """Messages by form over time, and the target of messages in memory while there is one."""
+    past = storage.get("history", [])[::-1]
+    series = [
+        Series(form, form, [(each["timestamp"], each[form]) for each in past])
+        for form, _ in _FORMS[::-1]
+    ]
+    field = "target_ram_count"
+    targets = [(each["timestamp"], each[field]) for each in past if each[field] is not None]
+    return chart(
+        "Ready messages by form over time",
+        series,
+        RANGES[page.range][1],
+        figures.count,
+        is_stacked=True,
+        marks=[Series("target in memory", "text", targets)] if targets else [],
+        mark_reach=2,
     )
 
 

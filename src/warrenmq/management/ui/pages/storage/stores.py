@@ -15,8 +15,10 @@ from warrenmq.management.ui.elements.spreads import nanoseconds, shown_quantile
 from warrenmq.management.ui.elements.tables import Column, page_of, table
 from warrenmq.management.ui.elements.tabs import tabs
 from warrenmq.management.ui.page import Page, PageOf
+from warrenmq.management.ui.pages.storage.compactions import compactions
 from warrenmq.management.ui.pages.storage.disk_by_queue import queues_tab
 from warrenmq.management.ui.pages.storage.durations import durations_tab
+from warrenmq.management.ui.pages.storage.history import memory_chart, write_charts
 from warrenmq.management.ui.pages.storage.vhost_store import file_maps, store_pictures
 
 router = APIRouter()
@@ -50,13 +52,18 @@ async def compact(page: PageOf, of: Annotated[str, Form()] = "") -> Response:
 
 
 async def _stores(page: Page) -> h.Node:
-    node = await page.api.get("warren/storage")
+    node = await page.api.get("warren/storage", page.samples("node_stats"))
     latencies = await page.api.get("warren/latencies")
+    history = node.get("history", [])[::-1]
     vhosts = sorted(node["vhosts"], key=lambda each: (-each["disk_bytes"], each["vhost"]))
     store = _picked(page, vhosts)
     return [
         page.live("storage-cards", _cards(node, latencies)),
         page.live("storage-memory", h.div(".charts")[_memory(node), _disk(node)]),
+        page.live(
+            "storage-history",
+            h.div(".charts")[memory_chart(page, history), write_charts(page, history)],
+        ),
         h.h2["Virtual hosts"],
         table(
             page,
@@ -80,6 +87,7 @@ async def _files(page: Page) -> h.Node:
     name = store["vhost"]
     try:
         files = await page.api.get(f"warren/storage/{path_to(name)}/files")
+        runs = await page.api.get(f"warren/storage/{path_to(name)}/compactions")
     except ApiError as error:
         return h.p(".alarm", role="alert")[f"Files of {name} are not shown: {error.reason}"]
     return [
@@ -90,7 +98,7 @@ async def _files(page: Page) -> h.Node:
             if not page.vhost
             else "Each cell is a file: what is needed at the bottom, garbage at the top."
         ],
-        page.live("storage-files", file_maps(files)),
+        page.live("storage-files", file_maps(files), compactions(page, runs)),
         page.has_tag("administrator") and _compact_form(page, name),
     ]
 

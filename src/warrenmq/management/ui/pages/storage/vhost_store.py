@@ -7,18 +7,11 @@ import htpy as h
 from warrenmq.management.ui import figures
 from warrenmq.management.ui.elements.bars import Mark, Part, bar
 from warrenmq.management.ui.elements.tables import figures_table
-from warrenmq.management.ui.pages.storage.file_map import file_map
+from warrenmq.management.ui.pages.storage.file_map import file_map, legend
+from warrenmq.management.ui.pages.storage.history import WRITES
 
 # Share of garbage from which on the node frees it by itself.
 _THRESHOLD: Final = 0.5
-_WRITES: Final = (
-    ("Journal", "c1", "journal_bytes"),
-    ("Large messages", "c2", "content_bytes"),
-    ("Indexes", "c3", "index_bytes"),
-    ("Indexes rewritten", "c4", "rewritten_bytes"),
-    ("Compactions", "c5", "compacted_bytes"),
-    ("Checkpoints", "c6", "checkpoint_bytes"),
-)
 
 Status = dict[str, Any]
 
@@ -41,9 +34,13 @@ def file_maps(files: dict[str, Any]) -> h.Node:
     rule = "The node copies what is needed when more than half of all these files is garbage."
     return [
         files["is_backed_up"]
-        and h.p(".said", role="status")["A backup is being taken: no file is deleted until it is."],
+        and h.p(".said", role="status")[
+            "A backup is being taken: no file is deleted until it is. "
+            f"{figures.count(files['held'])} files wait for that."
+        ],
         files["left_off"] > 0
         and h.p(".note")[f"{figures.count(files['left_off'])} further files are not shown."],
+        legend(),
         h.div(".charts")[
             file_map("Persistent large messages", files["persistent"], rule),
             file_map("Transient large messages", files["transient"], rule),
@@ -100,7 +97,7 @@ def _writes(store: Status) -> h.Element:
     title = "Written since the start of the node"
     if writes is None:
         return bar(title, [], figures.size)
-    parts = [Part(name, colour, writes[field]) for name, colour, field in _WRITES]
+    parts = [Part(name, colour, writes[field]) for name, colour, field in WRITES]
     marks = [Mark("published", writes["published_bytes"])] if writes["published_bytes"] else []
     note = f"Write amplification {writes['amplification']:.2f}: bytes written for each published."
     return bar(title, parts, figures.size, marks, note)

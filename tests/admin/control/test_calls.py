@@ -1,5 +1,6 @@
 """Control operations over the admin protocol: durable, in force at once, for those who may."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from warrenmq.admin.client.client import (
     NodeUnreachableError,
 )
 from warrenmq.admin.client.control_file import ControlFile, read_control_file
+from warrenmq.admin.client.definitions import import_definitions
 from warrenmq.admin.control.listings import ListingCalls
 from warrenmq.admin.control.permits import Permits
 from warrenmq.admin.protocol.changes import Changes, ReadChanges
@@ -80,6 +82,8 @@ from warrenmq.admin.protocol.control import (
     SetVhostMetadata,
     SetVhostTags,
     StopNode,
+    Ticket,
+    UserDescription,
 )
 from warrenmq.admin.protocol.counters import DescribeCounters, NodeCounters
 from warrenmq.admin.protocol.latencies import DescribeLatencies, NodeLatencies
@@ -92,6 +96,14 @@ from warrenmq.admin.protocol.mirrors import (
     SyncQueue,
 )
 from warrenmq.admin.protocol.requests import GroupList, ListGroups
+from warrenmq.admin.protocol.schedules import (
+    ClearSchedule,
+    IssueJobTicket,
+    ListSchedules,
+    NoteRun,
+    Schedules,
+    SetSchedule,
+)
 from warrenmq.admin.protocol.stores import (
     CompactionBegun,
     Compactions,
@@ -113,6 +125,9 @@ from warrenmq.admin.protocol.watching import (
     Variables,
     WatchEvents,
 )
+
+SCHEDULE = '{"job":"report","user":"guest","interval":60}'
+RUN = '{"due":60,"node":"n","run":"r","state":"done"}'
 
 # Each operation, with the type of its reply, in an order in which all of them succeed.
 OPERATIONS: list[tuple[ControlRequest, type[ControlReply]]] = [
@@ -140,6 +155,10 @@ OPERATIONS: list[tuple[ControlRequest, type[ControlReply]]] = [
         Done,
     ),
     (SetParameter(vhost="v", component="shovel", name="s", value='{"a": [1]}'), Done),
+    (SetSchedule(vhost="v", name="s", value=SCHEDULE), Done),
+    (NoteRun(vhost="v", name="s", run=RUN), Done),
+    (ListSchedules(), Schedules),
+    (IssueJobTicket(user="guest"), Ticket),
     (SetGlobalParameter(name="g", value='"x"'), Done),
     (ExportDefinitions(), Exported),
     (ImportDefinitions(json=b"{}"), ImportStatus),
@@ -173,6 +192,7 @@ OPERATIONS: list[tuple[ControlRequest, type[ControlReply]]] = [
 # What takes it all back, in an order in which all succeed.
 UNDOING: list[ControlRequest] = [
     ClearGlobalParameter(name="g"),
+    ClearSchedule(vhost="v", name="s"),
     ClearParameter(vhost="v", component="shovel", name="s"),
     ClearPolicy(vhost="v", name="o", kind="operator_policy"),
     ClearPolicy(vhost="v", name="p"),
@@ -304,6 +324,53 @@ def test_each_operation_asks_for_its_tag(node: NodeThread) -> None:
         assert (before[0], [["/"]]) == (rows(local, "users", "user"), rows(local, "vhosts", "name"))
 
 
+def test_schedules_stay_with_their_last_run_out_of_the_export(tmp_path: Path) -> None:
+    """A start finds the schedule and its run; an export has the schedule alone."""
+    node = NodeThread(tmp_path)
+    with local_client(node) as client:
+        client.request(SetSchedule(vhost="/", name="s", value=SCHEDULE), Done)
+        client.request(NoteRun(vhost="/", name="s", run=RUN), Done)
+    node.stop()
+    node = NodeThread(tmp_path)
+    with local_client(node) as client:
+        listed = client.request(ListSchedules(), Schedules)
+        (schedule,) = listed.schedules
+        assert (schedule.vhost, schedule.name, schedule.value) == ("/", "s", SCHEDULE)
+        assert schedule.run == RUN and listed.running == [listed.node]
+        exported = client.request(ExportDefinitions(), Exported).json
+        found = json.loads(exported)["parameters"]
+        assert [(row["component"], row["value"]) for row in found] == [
+            ("pipeline-schedule", json.loads(SCHEDULE))
+        ]
+        wrong = (
+            b'{"parameters":[{"vhost":"/","component":"pipeline-schedule","name":"t","value":{}}]}'
+        )
+        with pytest.raises(AdminRefusedError, match="pipeline-schedule 't'"):
+            import_definitions(client.request, ImportDefinitions(json=wrong))
+        client.request(ClearSchedule(vhost="/", name="s"), Done)
+        import_definitions(client.request, ImportDefinitions(json=exported))
+        (schedule,) = client.request(ListSchedules(), Schedules).schedules
+        assert (json.loads(schedule.value), schedule.run) == (json.loads(SCHEDULE), "")
+    node.stop()
+
+
+def test_a_ticket_of_a_job_is_for_local_administrators(node: NodeThread) -> None:
+    """It logs its user in, and an administrator with a password gets none of another user."""
+    with local_client(node) as local:
+        local.request(AddUser(name="u", password="p"), Done)
+        local.request(SetUserTags(name="u", tags=["administrator"]), Done)
+        ticket = local.request(IssueJobTicket(user="u"), Ticket).ticket
+        address = NodeAddress(f"amqp://u@127.0.0.1:{node.port}")
+        address.vhost, address.password = "", ticket
+        with AdminClient(address) as client:
+            assert client.request(DescribeUser(), UserDescription).name == "u"
+            assert refusal(client, IssueJobTicket(user="guest")) == "access_refused"
+        local.request(ChangePassword(name="u", password=None), Done)
+        assert refusal(local, IssueJobTicket(user="u")) == "precondition"
+        with pytest.raises(AdminRefusedError):
+            AdminClient(address)
+
+
 def test_bad_requests_change_nothing(node: NodeThread) -> None:
     """What is missing, exists, or is invalid is refused with a code of its own."""
     with local_client(node) as client:
@@ -324,6 +391,20 @@ def test_bad_requests_change_nothing(node: NodeThread) -> None:
             (SetPolicy(vhost="/", name="p", pattern="", definition="{"), "bad_request"),
             (SetVhostLimits(vhost="/", definition='{"max-queues": "x"}'), "invalid"),
             (SetParameter(vhost="/", component="policy", name="x", value="1"), "invalid"),
+            (
+                SetParameter(vhost="/", component="pipeline-schedule", name="x", value="1"),
+                "invalid",
+            ),
+            (SetSchedule(vhost="/", name="s", value="{}"), "invalid"),
+            (SetSchedule(vhost="/", name="s", value='{"job":"a","user":"u"}'), "invalid"),
+            (
+                SetSchedule(vhost="/", name="s", value='{"job":"a","user":"u","cron":"x"}'),
+                "invalid",
+            ),
+            (SetSchedule(vhost="v", name="s", value=SCHEDULE), "no_such_vhost"),
+            (ClearSchedule(vhost="/", name="s"), "not_found"),
+            (NoteRun(vhost="/", name="s", run=RUN), "not_found"),
+            (IssueJobTicket(user="nobody"), "no_such_user"),
             (PurgeQueue(vhost="/", queue=b"q"), "not_found"),
             (PauseQueue(vhost="/", queue=b"q"), "not_found"),
             (ResumeQueue(vhost="/", queue=b"q"), "not_found"),

@@ -2,7 +2,7 @@
 
 from warrenmq.broker.definitions.metadata import PutUser
 from warrenmq.broker.definitions.passwords import SHA256
-from warrenmq.broker.definitions.tickets import LOGIN_S, TICKET_S, Tickets
+from warrenmq.broker.definitions.tickets import JOB_S, LOGIN_S, TICKET_S, Tickets
 
 NOW_S = 1_800_000_000
 
@@ -31,6 +31,17 @@ def test_a_ticket_holds_for_its_user_and_password_until_its_end() -> None:
         assert own.login_s(ticket, other) == 0
     clock.now_s = NOW_S + TICKET_S
     assert own.login_s(ticket, user()) == 0
+
+
+def test_a_ticket_of_a_job_holds_for_days() -> None:
+    clock = Clock()
+    own = Tickets(bytes, clock)
+    ticket = own.issue_for_job(user())
+    clock.now_s = NOW_S + JOB_S - 1
+    assert own.login_s(ticket, user()) == NOW_S
+    clock.now_s = NOW_S + JOB_S
+    assert own.login_s(ticket, user()) == 0
+    assert own.issue_for_job(user(b"u", b"")) == b""
 
 
 def test_a_changed_ticket_does_not_hold() -> None:

@@ -13,6 +13,7 @@ from warrenmq.admin.control.control_host import ControlHost
 from warrenmq.admin.definitions.administration import Refusal
 from warrenmq.admin.dispatch import Dispatch
 from warrenmq.admin.protocol import control
+from warrenmq.admin.protocol.schedules import PIPELINE_RUN, PIPELINE_SCHEDULE
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions import metadata
 from warrenmq.broker.definitions.limits import check_limits
@@ -26,7 +27,10 @@ from warrenmq.vocabulary import error_codes
 
 VHOST_LIMITS = ("vhost-limits", "limits")
 # Components whose parameters have operations of their own.
-OWN_COMPONENTS = ("policy", "operator_policy", "vhost-limits", "user-limits", QUEUE_PAUSE, "")
+OWN_COMPONENTS = (
+    "policy", "operator_policy", "vhost-limits", "user-limits", QUEUE_PAUSE, PIPELINE_SCHEDULE,
+    PIPELINE_RUN, "",
+)  # fmt: skip
 
 
 class AccessPlans:

@@ -24,6 +24,7 @@ from warrenmq.admin.control.peers import Peers
 from warrenmq.admin.control.permits import Permits
 from warrenmq.admin.control.processes import ProcessCalls, ProcessRequest
 from warrenmq.admin.control.queues import QueueCalls
+from warrenmq.admin.control.schedules import ScheduleCalls
 from warrenmq.admin.control.store_looks import StoreLooks
 from warrenmq.admin.control.stores import StoreCalls
 from warrenmq.admin.control.totals import TotalsCalls
@@ -42,6 +43,7 @@ from warrenmq.admin.protocol.counters import DescribeCounters
 from warrenmq.admin.protocol.latencies import DescribeLatencies
 from warrenmq.admin.protocol.mirrors import MirrorRequest
 from warrenmq.admin.protocol.requests import ErrorReply
+from warrenmq.admin.protocol.schedules import IssueJobTicket, ListSchedules
 from warrenmq.admin.protocol.stores import (
     CompactStores,
     DescribeCompactions,
@@ -117,6 +119,9 @@ class ControlCalls:
         self._calls.add(
             control.CloseConnections, ConnectionCalls(broker, self._permits, peers, reply).start
         )
+        self._schedules = ScheduleCalls(broker, self._permits, peers, reply)
+        self._calls.add(ListSchedules, self._schedules.list_all)
+        self._calls.add(IssueJobTicket, self._schedules.issue_ticket)
         store_calls = StoreCalls(broker, node, self._permits, peers, reply)
         self._calls.add(CompactStores, store_calls.compact)
         looks = StoreLooks(node, self._permits, clock, reply)
@@ -173,6 +178,9 @@ class ControlCalls:
         """The plan of an operation on definitions; None for other operations."""
         if isinstance(request, control.ResetNode) and self._cluster is None:
             return lambda: self._plans.reset(self._node)
+        scheduled = self._schedules.plan(request)
+        if scheduled is not None:
+            return scheduled
         plan = self._plans.by_request.of(request)
         if plan is None:
             return None

@@ -13,6 +13,7 @@ import msgspec
 
 from warrenmq.admin.definitions import document
 from warrenmq.admin.definitions.json_values import fields_of, name_of
+from warrenmq.admin.protocol.schedules import PIPELINE_SCHEDULE, parse_schedule
 from warrenmq.broker.definitions import metadata
 from warrenmq.broker.definitions.limits import VHOST_LIMITS, check_limits
 from warrenmq.broker.definitions.passwords import (
@@ -224,6 +225,8 @@ def _checked(vhost: str, component: str, name: str, value: Any) -> metadata.PutP
             check_policy(component, name, text)
         elif (component, name) == _VHOST_LIMITS:
             check_limits(text)
+        elif component == PIPELINE_SCHEDULE:
+            parse_schedule(text)
     except ValueError as error:
         kind = component.replace("_", " ")
         reason = str(error).removeprefix("Validation failed").strip().replace("\n", "; ")

@@ -16,6 +16,7 @@ import msgspec
 import warrenmq
 from warrenmq.admin.definitions.document import SLICE_ROWS
 from warrenmq.admin.definitions.json_values import json_of, text_of
+from warrenmq.admin.protocol.schedules import PIPELINE_RUN
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import NO_LIMIT, PutUser
 from warrenmq.broker.policies.policy import POLICY
@@ -136,7 +137,7 @@ def _topic_permissions(broker: Broker) -> _Rows:
 
 def _parameters(broker: Broker, vhost: Vhost | None) -> _Rows:
     for vhost_name, component, name, value in _in_order_of_names(broker, vhost):
-        if component not in ("", POLICY, QUEUE_PAUSE):
+        if component not in ("", POLICY, QUEUE_PAUSE, PIPELINE_RUN):
             yield {
                 "value": json.loads(value),
                 "vhost": text_of(vhost_name),

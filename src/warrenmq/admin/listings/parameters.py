@@ -1,7 +1,7 @@
 """The listings of policies, operator policies, parameters and global parameters.
 
-Definitions and values are JSON texts, as in RabbitMQ. Policies and pauses of queues are no
-parameters in a listing, although operator policies are.
+Definitions and values are JSON texts, as in RabbitMQ. Policies, pauses of queues and runs of
+schedules are no parameters in a listing, although operator policies are.
 """
 
 import json
@@ -11,6 +11,7 @@ from typing import Any
 
 from warrenmq.admin.listings.columns import Columns, ListingOf, vhost_of
 from warrenmq.admin.protocol.control import List
+from warrenmq.admin.protocol.schedules import PIPELINE_RUN
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.policies.policy import POLICY, Policy
 from warrenmq.broker.vhost.pauses import QUEUE_PAUSE
@@ -62,7 +63,7 @@ class ListedParameter:
 
 def _find_parameters(broker: Broker, request: List) -> Iterator[ListedParameter]:
     vhost = vhost_of(broker, request).name
-    hidden = (POLICY, QUEUE_PAUSE)
+    hidden = (POLICY, QUEUE_PAUSE, PIPELINE_RUN)
     found = [each for each in _parameters_of(broker, vhost) if each.component not in hidden]
     return iter(found)
 

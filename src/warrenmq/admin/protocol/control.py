@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, TypeGuard
 
 from msgspec import Meta, Struct
 
-from warrenmq.admin.protocol import changes, cluster, mirrors, stores, watching
+from warrenmq.admin.protocol import changes, cluster, mirrors, schedules, stores, watching
 from warrenmq.admin.protocol.configuration import Configuration, DescribeConfiguration
 from warrenmq.admin.protocol.counters import DescribeCounters, NodeCounters
 from warrenmq.admin.protocol.fields import ShortStr
@@ -589,6 +589,7 @@ ControlRequest = (
     | cluster.ClusterRequest
     | changes.ChangesRequest
     | mirrors.MirrorRequest
+    | schedules.ScheduleRequest
     | stores.CompactStores
     | stores.DescribeFiles
     | stores.DescribeCompactions
@@ -612,6 +613,7 @@ ControlReply = (
     | LogEntries
     | cluster.ClusterReply
     | mirrors.MirrorReply
+    | schedules.Schedules
     | stores.CompactionBegun
     | stores.StoreFiles
     | stores.Compactions
@@ -679,6 +681,11 @@ NEEDS: Final[dict[type, str]] = {
     mirrors.CancelSync: ADMINISTRATOR,
     mirrors.RebalanceQueues: ADMINISTRATOR,
     mirrors.PlanRebalance: MONITORING,
+    schedules.SetSchedule: ADMINISTRATOR,
+    schedules.ClearSchedule: ADMINISTRATOR,
+    schedules.NoteRun: ADMINISTRATOR,
+    schedules.ListSchedules: MONITORING,
+    schedules.IssueJobTicket: ADMINISTRATOR,
     stores.CompactStores: ADMINISTRATOR,
     stores.DescribeFiles: MANAGEMENT,
     stores.DescribeCompactions: MANAGEMENT,

@@ -160,6 +160,13 @@ class Access:
             return self.tickets.issue(user)
         return self.tickets.exchange(password, user)
 
+    def job_ticket(self, name: bytes) -> bytes:
+        """A ticket for a job in the name of a user; empty if it can have none."""
+        user = self.users.get(name)
+        if user is None or self.tickets is None:
+            return b""
+        return self.tickets.issue_for_job(user)
+
     def _loopback_refusal(self, name: bytes, is_loopback: bool) -> str:
         if is_loopback or name not in self.loopback_users:
             return ""

@@ -16,6 +16,8 @@ _KEY_BYTES: Final = 32
 TICKET_S: Final = 900
 # ... until so long after the login with the password (s).
 LOGIN_S: Final = 12 * 3600
+# A ticket of a job holds for so long (s).
+JOB_S: Final = 7 * 86400
 # Keeps a ticket's key apart from other uses of the cluster's secret.
 _PURPOSE: Final = b"warren tickets"
 
@@ -37,12 +39,19 @@ class Tickets:
 
     def issue(self, user: PutUser) -> bytes:
         """A ticket of a user who shows the password now."""
-        return self._issue(user, self._unix_s())
+        now_s = self._unix_s()
+        return self._issue(user, now_s, now_s + TICKET_S)
+
+    def issue_for_job(self, user: PutUser) -> bytes:
+        """A ticket for a job in the name of a user; empty for a user without a password."""
+        now_s = self._unix_s()
+        return self._issue(user, now_s, now_s + JOB_S)
 
     def exchange(self, ticket: bytes, user: PutUser) -> bytes:
         """A new ticket for one that holds; empty if it does not, or if its login is too old."""
         login_s = self.login_s(ticket, user)
-        return self._issue(user, login_s) if login_s else b""
+        end_s = min(self._unix_s() + TICKET_S, login_s + LOGIN_S)
+        return self._issue(user, login_s, end_s) if login_s else b""
 
     def login_s(self, ticket: bytes, user: PutUser) -> int:
         """When the user has shown the password (Unix time in s); 0: the ticket does not hold."""
@@ -58,10 +67,8 @@ class Tickets:
         is_own = hmac.compare_digest(proof, self._proof(user, login_s, end_s))
         return login_s if is_own and self._unix_s() < end_s else 0
 
-    def _issue(self, user: PutUser, login_s: int) -> bytes:
-        now_s = self._unix_s()
-        end_s = min(now_s + TICKET_S, login_s + LOGIN_S)
-        if end_s <= now_s or not user.password_hash:
+    def _issue(self, user: PutUser, login_s: int, end_s: int) -> bytes:
+        if end_s <= self._unix_s() or not user.password_hash:
             return b""
         if not self._key:
             self._key = self._random_bytes(_KEY_BYTES)

@@ -82,7 +82,7 @@ def test_a_wrong_value_is_refused_where_the_type_is_known() -> None:
         "cluster_name", "data_dir", "default_pass", "default_user", "default_vhost", "log.dir", "log.file", "pid_file",
         "cluster.name", "cluster.secret", "cluster.etcd.username", "cluster.etcd.password",
         *(f"{group}.{name}" for group in TLS_GROUPS for name in ("ciphers.*", "password")),
-        "management.http_log_dir", "management.statistics_file", "management.cors.allow_origins.*", "management.csp.policy", "management.hsts.policy",
+        "management.http_log_dir", "management.statistics_file", "management.jobs_directory", "management.cors.allow_origins.*", "management.csp.policy", "management.hsts.policy",
         *(f"management.headers.{name}" for name in ("content_type_options", "frame_options", "xss_protection")),
     }  # fmt: skip
 

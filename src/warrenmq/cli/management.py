@@ -63,7 +63,14 @@ def management_command(
             place = place_of_directory(find_local_node().path.parent)
     except (ValueError, ControlFileError) as error:
         fail(error)
-    asyncio.run(serve(place, options, _announce, supervised))
+    asyncio.run(serve(place, options, _announce, _refusal_of, supervised))
+
+
+def _refusal_of(words: list[str]) -> str:
+    # Imported here, because few processes start jobs.
+    from warrenmq.cli.pipeline_words import refusal_of
+
+    return refusal_of(words)
 
 
 def _address(option: str, text: str) -> tuple[str, int]:

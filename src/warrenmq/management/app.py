@@ -9,6 +9,7 @@ from starlette.types import ASGIApp
 import warrenmq
 from warrenmq.management.error_replies import add_error_replies
 from warrenmq.management.headers import WithHeaders
+from warrenmq.management.jobs.runs import Runs
 from warrenmq.management.openapi.document import document
 from warrenmq.management.prometheus import pages as metrics
 from warrenmq.management.raw_path import RawPath
@@ -32,6 +33,7 @@ from warrenmq.management.routes import (
 )
 from warrenmq.management.routes.warren import (
     health,
+    jobs,
     maintenance,
     messages,
     mirrors,
@@ -39,6 +41,7 @@ from warrenmq.management.routes.warren import (
     processes,
     readers,
     routing,
+    schedules,
     storage,
     tickets,
 )
@@ -88,6 +91,8 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     routing.router,
     tickets.router,
     processes.router,
+    jobs.router,
+    schedules.router,
     metrics.router,
     _described,
 )
@@ -99,8 +104,13 @@ def all_routes() -> list[APIRoute]:
     return [route for route in routes if isinstance(route, APIRoute)]
 
 
-def make_app(sessions: Sessions, statistics: Statistics, options: ManagementOptions) -> ASGIApp:
-    """The HTTP API over `sessions` with a node; `statistics` has the figures of its feed."""
+def make_app(
+    sessions: Sessions, statistics: Statistics, options: ManagementOptions, runs: Runs | None
+) -> ASGIApp:
+    """The HTTP API over `sessions` with a node; `statistics` has the figures of its feed.
+
+    `runs`: the jobs of the node, None if the process does not run them.
+    """
     app = FastAPI(
         title="warren",
         version=warrenmq.__version__,
@@ -112,6 +122,7 @@ def make_app(sessions: Sessions, statistics: Statistics, options: ManagementOpti
     app.state.sessions = sessions
     app.state.statistics = statistics
     app.state.options = options
+    app.state.runs = runs
     listings = RecentListings(options.db_cache_multiplier, options.statistics_interval_ms / 1000)
     app.state.listings = listings
     for router in ROUTERS:

@@ -14,6 +14,9 @@ from warrenmq.admin.client.client import LocalAddress, NodeAddress, NodeUnreacha
 from warrenmq.admin.client.control_file import ControlFileError, read_control_file
 from warrenmq.management.app import make_app
 from warrenmq.management.feed.feed import Feed
+from warrenmq.management.jobs.places import JobsDirectory
+from warrenmq.management.jobs.runs import CheckWords, Runs
+from warrenmq.management.jobs.scheduler import Scheduler
 from warrenmq.management.prometheus.pages import make_metrics_app
 from warrenmq.management.serving.sites import WARNING, Site, SiteServer
 from warrenmq.management.sessions import NodePlace, Sessions
@@ -21,6 +24,8 @@ from warrenmq.management.statistics.file import HistoryFile
 from warrenmq.management.statistics.statistics import Statistics
 from warrenmq.server.config.options.http_listeners import SiteOptions
 
+# The directory in the data directory with the records of runs of jobs.
+_RUNS_NAME: Final = "job-runs"
 # Ticks of statistics are so far apart at least.
 _INTERVAL_MIN_MS: Final = 1000
 # For how long (s) a thread keeps the interpreter while others want it. A request is answered in
@@ -53,12 +58,14 @@ async def serve(
     place: NodePlace,
     options: SiteOptions,
     announce: Callable[[str], None],
+    check_words: CheckWords,
     is_supervised: bool = False,
 ) -> None:
     """Serve the API and metrics until SIGTERM or SIGINT.
 
-    `announce` gets one line for each listener once clients can connect. A supervised process is
-    the child of a node: it ends with its standard input, and announces an empty line each second.
+    `announce` gets one line for each listener once clients can connect, `check_words` looks at the
+    command lines of jobs. A supervised process is the child of a node: it ends with its standard
+    input, and announces an empty line each second. It runs the jobs of the node.
     """
     sys.setswitchinterval(_SWITCH_S)
     logging.basicConfig(format=f"{WARNING}%(message)s", level=logging.WARNING)
@@ -73,6 +80,11 @@ async def serve(
     history = None
     if management.statistics_file is not None:
         history = HistoryFile(management.statistics_file, statistics)
+    runs, scheduler = None, None
+    if options.data_dir is not None and management.jobs_directory is not None:
+        places = JobsDirectory(management.jobs_directory)
+        runs = Runs(options.data_dir / _RUNS_NAME, places, place, check_words)
+        scheduler = Scheduler(runs, place)
     feed = Feed(place.admin, statistics, interval_ms / 1000)
     # What is imported stays for good. A collection of garbage, in which everybody waits, would look
     # at it each time.
@@ -82,7 +94,7 @@ async def serve(
             [
                 Site(
                     "the HTTP API is",
-                    make_app(sessions, statistics, management),
+                    make_app(sessions, statistics, management, runs),
                     management.api_listeners(),
                     f"{management.path_prefix}/api/",
                     management.max_connections,
@@ -99,6 +111,9 @@ async def serve(
             ]
         )
     finally:
+        if runs is not None and scheduler is not None:
+            scheduler.end()
+            runs.end()
         feed.end()
         if history is not None:
             history.close()

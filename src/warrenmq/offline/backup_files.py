@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from crc32c import crc32c
 
-from warrenmq.offline.data_directory import ToolError
+from warrenmq.offline.data_directory import JOBS_NAME, ToolError
 from warrenmq.store.disk.files import make_directories, sync_directory
 
 MANIFEST_NAME: Final = "manifest.json"
@@ -34,8 +34,12 @@ def now_text() -> str:
 
 
 def must_be_outside(directory: Path, target: Path) -> None:
-    """Raise ToolError when the backup `target` would lie in the data directory itself."""
-    if target.resolve().is_relative_to(directory.resolve()):
+    """Raise ToolError when the backup `target` would lie in the data directory itself.
+
+    It may lie in the directory of jobs there, which no backup reads.
+    """
+    found, data = target.resolve(), directory.resolve()
+    if found.is_relative_to(data) and not found.is_relative_to(data / JOBS_NAME):
         raise ToolError(f"{target} lies in the data directory {directory}")
 
 

@@ -23,6 +23,8 @@ from warrenmq.store.disk.format_version import NewerFormatError, refuse_newer_fo
 from warrenmq.store.disk.local_file_system import LocalFileSystem
 
 DATABASE_NAME: Final = "node.sqlite"
+# The directory below which jobs read and write that are started over HTTP.
+JOBS_NAME: Final = "jobs"
 LOCK_NAME: Final = "lock"
 VHOSTS_PATH: Final = "msg_stores/vhosts"
 

@@ -41,7 +41,7 @@ class ManagementProcess:
 
     def __init__(self, data_dir: Path, options: SiteOptions, silence_s: float = _SILENCE_S) -> None:
         self._data_dir = data_dir
-        self._options = options.with_history_in(data_dir)
+        self._options = options.beside_node(data_dir)
         self._silence_s = silence_s
         self._is_installed = all([find_spec(name) is not None for name in _NEEDS])
         self._stopping = threading.Event()

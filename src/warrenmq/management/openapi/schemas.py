@@ -168,6 +168,11 @@ BODIES: Final[dict[str, Schema]] = {
     "PUT global-parameters/{name}": _DEFINED,
     "POST definitions": TABLE,
     "POST definitions/{vhost}": TABLE,
+    "POST warren/jobs": fields("job", job=TEXT, vhost=TEXT, arguments=TABLE),
+    "PUT warren/schedules/{vhost}/{name}": fields(
+        "job", job=TEXT, arguments=TABLE, cron=TEXT, interval=_SENT_NUMBER, node=TEXT,
+        user=TEXT, grace=_SENT_NUMBER, enabled=_SENT_FLAG,
+    ),
     "POST warren/storage/compact": fields(
         vhost=TEXT, store={"enum": ["persistent", "transient"]}, node=TEXT
     ),

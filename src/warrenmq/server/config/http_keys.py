@@ -136,6 +136,7 @@ HTTP_KEYS: Final = (
         RESTART,
     ),
     Key("management.statistics_file", "management.statistics_file", path, RESTART),
+    Key("management.jobs_directory", "management.jobs_directory", path, RESTART),
     Key(
         "collect_statistics_interval",
         "management.statistics_interval_ms",

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from warrenmq.offline.data_directory import JOBS_NAME
 from warrenmq.server.config.options.tls import TlsOptions
 
 API_PORT: Final = 15672
@@ -140,6 +141,8 @@ class ManagementOptions(HttpOptions):
     statistics_interval_ms: int = 5000
     # Where their history is kept; None: nowhere, or in the data directory of the node.
     statistics_file: Path | None = None
+    # Below it read and write the jobs that are started over HTTP; None: `jobs` in the data directory.
+    jobs_directory: Path | None = None
 
     def allows_origin(self, origin: str) -> bool:
         """Whether pages of that site may use the API."""
@@ -169,13 +172,20 @@ class SiteOptions:
 
     management: ManagementOptions = ManagementOptions()
     metrics: MetricsOptions = MetricsOptions()
+    # The data directory of the node that runs the process, which runs the node's jobs then.
+    data_dir: Path | None = None
 
-    def with_history_in(self, data_dir: Path) -> "SiteOptions":
-        """These options, with the history of statistics in `data_dir` unless they say where."""
-        if self.management.statistics_file is not None:
-            return self
-        file = data_dir / "statistics.sqlite"
-        return replace(self, management=replace(self.management, statistics_file=file))
+    def beside_node(self, data_dir: Path) -> "SiteOptions":
+        """These options for the process of the node on `data_dir`: its files are there.
+
+        The options say where else the history of statistics and the files of jobs may be.
+        """
+        management = replace(
+            self.management,
+            statistics_file=self.management.statistics_file or data_dir / "statistics.sqlite",
+            jobs_directory=self.management.jobs_directory or data_dir / JOBS_NAME,
+        )
+        return replace(self, management=management, data_dir=data_dir)
 
     def to_line(self) -> bytes:
         """One line of JSON, with passwords: for the pipe between node and management process."""

@@ -1,0 +1,1 @@
+"""Jobs of `warren pipeline` that users start over HTTP, or that schedules start."""

@@ -1,0 +1,193 @@
+"""Jobs that are started over HTTP: run, looked at, stopped, and found again after a kill."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.awaiting import eventually
+from tests.support.brokers.http_api import HttpNode, refusal
+
+MESSAGES = 20
+
+
+@pytest.fixture(scope="module")
+def api(http_node: HttpNode) -> Iterator[httpx.Client]:
+    """A client of a node with a queue of messages."""
+    client = http_node.client()
+    for name in ("q", "again"):
+        assert client.put(f"queues/%2F/{name}", json={"durable": True}).status_code == 201
+    for number in range(MESSAGES):
+        sent = {
+            "properties": {"delivery_mode": 2},
+            "routing_key": "q",
+            "payload": f"m{number}",
+            "payload_encoding": "string",
+        }
+        client.post("exchanges/%2F/amq.default/publish", json=sent)
+    yield client
+
+
+@pytest.fixture(scope="module")
+def backup(api: httpx.Client) -> dict[str, Any]:
+    """A finished run that has made the backup `backups/first`."""
+    name = start(api, "backup", target="backups/first", engine="local")
+    return ended(api, name)
+
+
+def start(api: httpx.Client, job: str, **arguments: Any) -> str:
+    """Start a job; returns the name of its run."""
+    reply = api.post("warren/jobs", json={"job": job, "vhost": "/", "arguments": arguments})
+    assert reply.status_code == 201, reply.text
+    name: str = reply.json()["name"]
+    return name
+
+
+def run_of(api: httpx.Client, name: str) -> dict[str, Any]:
+    """A run as the API shows it."""
+    row: dict[str, Any] = api.get(f"warren/jobs/{name}").json()
+    return row
+
+
+def ended(api: httpx.Client, name: str) -> dict[str, Any]:
+    """A run once it has ended."""
+    eventually(lambda: run_of(api, name)["state"] != "running", "the run has ended")
+    return run_of(api, name)
+
+
+def files(http_node: HttpNode) -> Path:
+    """The directory of jobs."""
+    return http_node.node.directory / "data" / "jobs"
+
+
+def test_a_run_is_recorded_from_its_start_to_its_result(
+    http_node: HttpNode, api: httpx.Client, backup: dict[str, Any]
+) -> None:
+    assert (backup["state"], backup["exit_code"], backup["user"]) == ("done", 0, "guest"), backup
+    assert backup["result"]["messages"] == MESSAGES
+    assert backup["progress"]["done"] == backup["progress"]["total"]
+    assert backup["started"] <= backup["ended"] and backup["log"]
+    assert (files(http_node) / "backups/first/manifest.json").exists()
+    # Neither its ticket nor what it needed meanwhile is left.
+    assert list((files(http_node) / ".runs").iterdir()) == []
+    recorded = [
+        path.read_text() for path in (http_node.node.directory / "data/job-runs").rglob("*.*")
+    ]
+    assert recorded and not any(["ticket:" in text or "ticket%3A" in text for text in recorded])
+    again = ended(api, start(api, "backup", target="backups/first", engine="local"))
+    assert (again["state"], again["exit_code"]) == ("failed", 2)
+    assert "backups/first" in again["reason"]
+
+
+def test_a_report_has_no_rights_in_this_site(api: httpx.Client, backup: dict[str, Any]) -> None:
+    name = start(api, "report", html="reports/{run}.html", engine="local")
+    run = ended(api, name)
+    assert (run["state"], run["has_report"]) == ("done", True), run
+    page = api.get(f"warren/jobs/{name}/report")
+    assert page.headers["content-type"].startswith("text/html")
+    assert page.headers["content-security-policy"].startswith("sandbox; default-src 'none'")
+    assert "<html" in page.text and ">q<" in page.text
+    assert api.get(f"warren/jobs/{backup['name']}/report").status_code == 404
+
+
+def test_a_run_outlives_the_management_process_and_is_stopped(
+    http_node: HttpNode, api: httpx.Client, backup: dict[str, Any]
+) -> None:
+    arguments = {"sources": ["backups/first"], "exchange": "", "routing_key": "again", "rate": 0.5}
+    name = start(api, "replay", engine="local", **arguments)
+    eventually(lambda: run_of(api, name).get("progress", {}).get("name") == "publishing", "it runs")
+    starts = http_node.starts
+    os.kill(management_pid(http_node), signal.SIGKILL)
+    http_node.await_start(starts)
+    api = http_node.client()
+    assert run_of(api, name)["state"] == "running"
+    assert api.post(f"warren/jobs/{name}/stop").status_code == 204
+    stopped = ended(api, name)
+    assert (stopped["state"], stopped["reason"]) == ("stopped", "interrupted")
+    assert refusal(api.post(f"warren/jobs/{name}/stop")) == (
+        400, "bad_request", "the run has ended: stopped"
+    )  # fmt: skip
+    before = stopped["progress"]["done"]
+    assert before < MESSAGES
+    # The same call goes on where this one has stopped.
+    rest = ended(api, start(api, "replay", engine="local", **{**arguments, "rate": 100.0}))
+    assert (rest["state"], rest["result"]["messages"]) == ("done", MESSAGES), rest
+    length = api.get("queues/%2F/again").json()["messages"]
+    assert length == MESSAGES
+
+
+def test_a_run_that_died_is_interrupted(http_node: HttpNode, backup: dict[str, Any]) -> None:
+    api = http_node.client()
+    arguments = {"sources": ["backups/first"], "exchange": "", "routing_key": "none", "rate": 0.5}
+    name = start(api, "replay", engine="local", mandatory="ignore", **arguments)
+    eventually(lambda: bool(run_of(api, name).get("group")), "its process is known")
+    os.killpg(run_of(api, name)["group"], signal.SIGKILL)
+    assert ended(api, name)["state"] == "interrupted"
+
+
+@pytest.mark.parametrize(
+    ("job", "arguments", "reason"),
+    [
+        ("none", {}, "there is no job 'none'"),
+        ("rebuild-index", {}, "there is no job"),
+        ("backup", {}, "backup needs 'target'"),
+        ("backup", {"target": "b", "master": "local"}, "backup has no field 'master'"),
+        ("replay", {"sources": ["backups"], "where": "true"}, "replay has no field 'where'"),
+        ("backup", {"target": 5}, "target: expected `str`, got `int`"),
+        ("backup", {"target": "b", "engine": "fast"}, "Invalid value for '--engine'"),
+        ("archive", {"target": "a", "merge": "x"}, "merge: expected `int`, got `str`"),
+        ("archive", {"target": "a", "queues": ["--uri=amqp://x"], "format": "x"}, "'--format'"),
+        *[
+            ("backup", {"target": place}, "is no path below the jobs' directory")
+            for place in ("", "/etc/x", "../x", "a/../../x", ".runs/x", "a//b", "a\nb", "a/.")
+            if place
+        ],
+        ("backup", {"target": "out/x"}, "out/x leads out of the jobs' directory"),
+        ("backup", {"target": "loop/x"}, "loop/x"),
+        ("verify", {"directory": "out"}, "out leads out of the jobs' directory"),
+        ("verify", {"directory": "s3://bucket/x"}, "is no path below"),
+        ("verify", {"directory": "nothing"}, "there is no such file or directory"),
+    ],
+)
+def test_what_a_job_does_not_take_is_refused(
+    http_node: HttpNode, job: str, arguments: dict[str, Any], reason: str
+) -> None:
+    root = files(http_node)
+    root.mkdir(exist_ok=True)
+    for name, target in (("out", "/tmp"), ("loop", "loop")):
+        if not (root / name).is_symlink():
+            (root / name).symlink_to(target)
+    api = http_node.client()
+    status, error, text = refusal(
+        api.post("warren/jobs", json={"job": job, "arguments": arguments})
+    )
+    assert (status, error) == (400, "bad_request")
+    assert reason in text and "\n" not in text
+
+
+def test_jobs_end_with_their_node(http_node: HttpNode, backup: dict[str, Any]) -> None:
+    api = http_node.client()
+    arguments = {"sources": ["backups/first"], "exchange": "", "routing_key": "last", "rate": 0.5}
+    name = start(api, "replay", engine="local", mandatory="ignore", **arguments)
+    eventually(lambda: bool(run_of(api, name).get("group")), "its process is known")
+    record = http_node.node.directory / "data" / "job-runs" / name / "run.json"
+    starts = http_node.starts
+    http_node.node.stop()
+    eventually(lambda: "ended" in json.loads(record.read_text()), "the run has ended")
+    http_node.node.start()
+    http_node.await_start(starts)
+    assert run_of(http_node.client(), name)["state"] == "interrupted"
+
+
+def management_pid(http_node: HttpNode) -> int:
+    """The process id of the node's HTTP API."""
+    children = Path(f"/proc/{http_node.pid}/task").glob("*/children")
+    for pid in " ".join([path.read_text() for path in children]).split():
+        if b"--supervised" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            return int(pid)
+    raise AssertionError("there is no management process")

@@ -15,6 +15,7 @@ from warrenmq.admin.client.control_file import ControlFileError, read_control_fi
 from warrenmq.management.app import make_app
 from warrenmq.management.feed.feed import Feed
 from warrenmq.management.jobs.places import JobsDirectory
+from warrenmq.management.jobs.records import RUNS_NAME
 from warrenmq.management.jobs.runs import CheckWords, Runs
 from warrenmq.management.jobs.scheduler import Scheduler
 from warrenmq.management.prometheus.pages import make_metrics_app
@@ -24,8 +25,6 @@ from warrenmq.management.statistics.file import HistoryFile
 from warrenmq.management.statistics.statistics import Statistics
 from warrenmq.server.config.options.http_listeners import SiteOptions
 
-# The directory in the data directory with the records of runs of jobs.
-_RUNS_NAME: Final = "job-runs"
 # Ticks of statistics are so far apart at least.
 _INTERVAL_MIN_MS: Final = 1000
 # For how long (s) a thread keeps the interpreter while others want it. A request is answered in
@@ -83,7 +82,7 @@ async def serve(
     runs, scheduler = None, None
     if options.data_dir is not None and management.jobs_directory is not None:
         places = JobsDirectory(management.jobs_directory)
-        runs = Runs(options.data_dir / _RUNS_NAME, places, place, check_words)
+        runs = Runs(options.data_dir / RUNS_NAME, places, place, check_words)
         scheduler = Scheduler(runs, place)
     feed = Feed(place.admin, statistics, interval_ms / 1000)
     # What is imported stays for good. A collection of garbage, in which everybody waits, would look

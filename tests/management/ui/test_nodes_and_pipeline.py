@@ -102,7 +102,8 @@ def test_reader_groups_and_sinks(
         client.request(OpenStage("s", 1), StageOpened)
         group = api.get("warren/groups/%2F/g").json()
         page = shown(pages, "pipeline")
-        assert "g / read 3 " in page and "s / – idle 0 1 0" in page
+        assert "g / read 3 " in page
+        assert "s / – idle 0 1 0" in shown(pages, "pipeline?tab=sinks")
         of_group = shown(pages, "pipeline/groups/%2F/g")
         assert f"Messages behind {group['lag']}" in of_group
         assert f"Epoch {group['epoch']}" in of_group

@@ -8,6 +8,7 @@ so it is held until the last process of the run has ended, whoever is killed bef
 import contextlib
 import fcntl
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +17,14 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+# The directory with the records, in the data directory of the node.
+RUNS_NAME: Final = "job-runs"
 RECORD: Final = "run.json"
 LOG: Final = "log.txt"
 # Exists once a run is to end, with the state that it has then.
 ENDING: Final = "ending"
+
+_NAME: Final = re.compile("[0-9]{8}-[0-9]{6}-[0-9a-f]{4}")
 
 RUNNING: Final = "running"
 DONE: Final = "done"
@@ -96,3 +101,29 @@ def held(directory: Path) -> Iterator[int | None]:
             yield descriptor
     finally:
         os.close(descriptor)
+
+
+def all_runs(directory: Path) -> list[Run]:
+    """The runs with records in `directory`, the last one first. Raises OSError."""
+    found = [find_run(directory, path.name) for path in directory.iterdir()]
+    return sorted([run for run in found if run], key=lambda run: run.name, reverse=True)
+
+
+def find_run(directory: Path, name: str) -> Run | None:
+    """The run called `name`; one that has died is recorded as interrupted. Raises OSError."""
+    own = directory / name
+    if not _NAME.fullmatch(name) or (run := read_run(own)) is None:
+        return None
+    return run if run.state != RUNNING else _alive(own)
+
+
+def _alive(directory: Path) -> Run | None:
+    """The run whose record says that it runs, as it is now."""
+    with held(directory) as lock:
+        run = read_run(directory)
+        if lock is not None and run is not None and run.state == RUNNING:
+            ending = directory / ENDING
+            run.state = ending.read_text() if ending.exists() else INTERRUPTED
+            run.ended = now_ms()
+            write_run(directory, run)
+        return run

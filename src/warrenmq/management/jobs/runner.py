@@ -127,14 +127,10 @@ class Runner:
         status = job.wait()
         self._run.exit_code = status
         self._run.ended = now_ms()
+        self._run.result = _object_of(self._result.decode(errors="replace")) or {}
         self._run.state = self._state(status)
         if self._run.state not in (DONE, PROBLEMS):
             self._run.reason = self._log.last_line.removeprefix("warren: ")
-        try:
-            self._run.result = json.loads(self._result) if self._result else {}
-        except ValueError:
-            # A job that was killed has written a part of it.
-            self._run.result = {}
         self._write()
 
     def _follow(self, job: subprocess.Popen[bytes]) -> None:
@@ -182,7 +178,8 @@ class Runner:
             return ending.read_text()
         if status < 0:
             return INTERRUPTED
-        return {0: DONE, 1: PROBLEMS}.get(status, FAILED)
+        # A job that has printed no result has ended by a fault, whatever its status.
+        return {0: DONE, 1: PROBLEMS}.get(status, FAILED) if self._run.result else FAILED
 
 
 def main(directory: Path, lock: int) -> None:

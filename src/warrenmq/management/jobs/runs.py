@@ -6,7 +6,6 @@ says `running` and a lock that nobody holds, and is recorded as interrupted.
 """
 
 import os
-import re
 import secrets
 import shutil
 import signal
@@ -37,15 +36,15 @@ from warrenmq.management.jobs.records import (
     RUNNING,
     STOPPED,
     Run,
+    all_runs,
+    find_run,
     held,
     now_ms,
-    read_run,
     write_run,
 )
 from warrenmq.management.jobs.runner import Order
 from warrenmq.management.sessions import NodePlace
 
-_NAME: Final = re.compile("[0-9]{8}-[0-9]{6}-[0-9a-f]{4}")
 # Runs at the same time, and records of runs that have ended.
 RUNNING_MAX: Final = 4
 KEPT_MAX: Final = 100
@@ -80,15 +79,11 @@ class Runs:
 
     def all(self) -> list[Run]:
         """All runs, the last one first."""
-        found = [self.find(path.name) for path in self.directory.iterdir()]
-        return sorted([run for run in found if run], key=lambda run: run.name, reverse=True)
+        return all_runs(self.directory)
 
     def find(self, name: str) -> Run | None:
         """The run called so."""
-        directory = self.directory / name
-        if not _NAME.fullmatch(name) or (run := read_run(directory)) is None:
-            return None
-        return run if run.state != RUNNING else self._alive(directory)
+        return find_run(self.directory, name)
 
     def find_due(self, vhost: str, schedule: str, due: int) -> Run | None:
         """The run of a schedule for that time."""
@@ -96,17 +91,6 @@ class Runs:
         return next(
             (run for run in self.all() if (run.vhost, run.schedule, run.due) == wanted), None
         )
-
-    def _alive(self, directory: Path) -> Run | None:
-        """The run whose record says that it runs; recorded as interrupted if it has died."""
-        with held(directory) as lock:
-            run = read_run(directory)
-            if lock is not None and run is not None and run.state == RUNNING:
-                ending = directory / ENDING
-                run.state = ending.read_text() if ending.exists() else INTERRUPTED
-                run.ended = now_ms()
-                write_run(directory, run)
-            return run
 
     def log(self, name: str) -> list[str]:
         """The last lines that a run has logged."""

@@ -60,6 +60,10 @@ class Api:
         """The reply to a DELETE. Raises ApiError."""
         return await self._request("DELETE", path, headers=headers)
 
+    async def read(self, path: str) -> httpx.Response:
+        """The reply as it is, for what is no JSON. Raises ApiError."""
+        return await self._send("GET", path)
+
     async def _request(
         self,
         method: str,
@@ -68,6 +72,17 @@ class Api:
         query: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
+        reply = await self._send(method, path, body, query, headers)
+        return msgspec.json.decode(reply.content) if reply.content else None
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        query: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
         async with httpx.AsyncClient(
             transport=self._transport,
             auth=httpx.BasicAuth(self._user.encode(), self._secret.encode()),
@@ -81,7 +96,7 @@ class Api:
             )
         if reply.is_error:
             raise ApiError(reply.status_code, _reason(reply))
-        return msgspec.json.decode(reply.content) if reply.content else None
+        return reply
 
 
 def path_to(*segments: str) -> str:

@@ -32,7 +32,13 @@ from warrenmq.management.ui.pages.exchanges import all_exchanges, one_exchange
 from warrenmq.management.ui.pages.mirrors import all_mirrors, rebalancing
 from warrenmq.management.ui.pages.mirrors import one_queue as mirrors_of_queue
 from warrenmq.management.ui.pages.nodes import all_nodes, configuration, log, maintenance, one_node
-from warrenmq.management.ui.pages.pipeline import all_readers, one_reader
+from warrenmq.management.ui.pages.pipeline import (
+    all_readers,
+    new_job,
+    one_job,
+    one_reader,
+    one_schedule,
+)
 from warrenmq.management.ui.pages.policies import all_policies, one_policy
 from warrenmq.management.ui.pages.queues import all_queues, moving, new_queue, one_queue
 from warrenmq.management.ui.pages.storage import stores
@@ -75,6 +81,9 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     maintenance.router,
     all_readers.router,
     one_reader.router,
+    new_job.router,
+    one_job.router,
+    one_schedule.router,
 )
 
 # Scripts, styles and forms of this site only, and no frame of another one.

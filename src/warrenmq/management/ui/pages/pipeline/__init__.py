@@ -1,1 +1,1 @@
-"""Reader groups and sinks, by which Spark and other programs read and write queues."""
+"""Reader groups, sinks, jobs and schedules: how Spark and other programs read and write queues."""

@@ -1,4 +1,4 @@
-"""The lists of reader groups and sinks, of one vhost or of all that the user may enter."""
+"""The lists of reader groups and of sinks, and the tabs of jobs and schedules beside them."""
 
 from typing import Any, Final
 
@@ -10,6 +10,8 @@ from warrenmq.management.ui import figures
 from warrenmq.management.ui.api import ApiError, path_to
 from warrenmq.management.ui.elements.tables import Column, Row, page_of, table
 from warrenmq.management.ui.page import Page, PageOf
+from warrenmq.management.ui.pages.pipeline import all_jobs, all_schedules
+from warrenmq.management.ui.pages.pipeline.tabs import pipeline_tabs
 
 router = APIRouter()
 
@@ -19,32 +21,51 @@ _NOT_ALLOWED: Final = 401
 
 
 @router.get("/pipeline")
-async def pipeline(page: PageOf) -> Response:
-    """The page of all reader groups and sinks."""
+async def pipeline(page: PageOf, tab: str = "groups") -> Response:
+    """The page of reader groups, sinks, jobs and schedules."""
+    return await page.show("Pipeline", pipeline_tabs(page), await _content(page, tab))
+
+
+async def _content(page: Page, tab: str) -> h.Node:
+    if tab == "jobs":
+        return await all_jobs.content(page)
+    if tab == "schedules":
+        return await all_schedules.content(page)
+    return await _readers(page, "sinks" if tab == "sinks" else "groups")
+
+
+async def _readers(page: Page, kind: str) -> h.Node:
+    """The list of reader groups or of sinks, of one vhost or of all that the user may enter."""
     names = [page.vhost]
     if not page.vhost:
         names = [row["name"] for row in await page.api.get("vhosts", {"columns": "name"})]
-    groups, sinks, closed = [], [], []
+    found: list[Row] = []
+    closed: list[str] = []
     for name in names[:_VHOSTS_MAX]:
         try:
-            groups += await page.api.get(f"warren/groups/{path_to(name)}")
-            sinks += await page.api.get(f"warren/sinks/{path_to(name)}")
+            found += await page.api.get(f"warren/{kind}/{path_to(name)}")
         except ApiError as error:
             if error.status != _NOT_ALLOWED:
                 raise
             closed.append(name)
-    groups.sort(key=lambda row: (-row["lag"], row["vhost"], row["name"]))
-    return await page.show(
-        "Pipeline",
+    return [
         len(names) > _VHOSTS_MAX
         and h.p(".note")[f"The first {_VHOSTS_MAX} virtual hosts are shown: pick another above."],
         closed and h.p(".note")[f"You have no permissions in {', '.join(closed)}."],
-        h.h2["Reader groups"],
+        _groups(page, found) if kind == "groups" else _sinks(page, found),
+    ]
+
+
+def _groups(page: Page, rows: list[Row]) -> h.Node:
+    rows.sort(key=lambda row: (-row["lag"], row["vhost"], row["name"]))
+    return [
         h.p(".note")["Those with most messages to read first."],
-        table(page, "reader-groups", _group_columns(page), page_of(page, groups, len(groups)), key),
-        h.h2["Sinks"],
-        table(page, "sinks", _sink_columns(page), sinks, key),
-    )
+        table(page, "reader-groups", _group_columns(page), page_of(page, rows, len(rows)), key),
+    ]
+
+
+def _sinks(page: Page, rows: list[Row]) -> h.Node:
+    return table(page, "sinks", _sink_columns(page), page_of(page, rows, len(rows)), key)
 
 
 def key(row: Row) -> str:

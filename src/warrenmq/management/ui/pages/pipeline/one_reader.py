@@ -84,7 +84,7 @@ async def _delete(page: Page, kind: str, found: Status, question: str, confirmed
             confirmation(page, f"{place(kind, found)}/delete", question, name, "Forget it"),
         )
     await page.api.delete(f"warren/{kind}/{path_to(found['vhost'], name)}")
-    return page.go("/pipeline", f"{name} forgotten.")
+    return page.go("/pipeline", f"{name} forgotten.", tab=None if kind == "groups" else kind)
 
 
 def _delete_form(page: Page, kind: str, found: Status, effect: str) -> h.Node:

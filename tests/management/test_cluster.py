@@ -305,3 +305,35 @@ def test_a_dead_node_is_shown_and_its_queues_have_new_masters(cluster: Cluster) 
         await_mirrors(client, "m", 2)
         assert queue_of(client, "alone")["messages"] == 10
         assert published(client, "m") == [15]
+
+
+def test_one_node_runs_a_schedule_and_another_one_goes_on(cluster: Cluster) -> None:
+    clients = cluster.clients()
+    path = "warren/schedules/%2F/often"
+    first, second, _ = cluster.names
+    for api in cluster.apis:
+        (api.jobs_directory / "empty").mkdir(parents=True)
+    schedule = {"job": "verify", "arguments": {"directory": "empty"}, "interval": 1}
+
+    def ran_at(client: httpx.Client, node: str) -> bool:
+        last = get(client, path)["last"]
+        return last is not None and (last["node"], last["state"]) == (node, "failed")
+
+    assert clients[0].put(path, json={**schedule, "node": second}).status_code == 201
+    on_all(clients, lambda client: ran_at(client, second), "the named node runs it")
+    assert clients[1].put(path, json=schedule).status_code == 204
+    on_all(clients, lambda client: ran_at(client, first), "the first node runs it")
+    node = cluster.nodes[0]
+    starts = cluster.apis[0].starts
+    node.stop()
+    on_all(clients[1:], lambda client: ran_at(client, second), "the next node runs it")
+    node.start()
+    cluster.apis[0].await_start(starts)
+    assert clients[1].delete(path).status_code == 204
+    times = [
+        row["due"]
+        for api in cluster.apis
+        for row in get(api.client(), "warren/jobs")
+        if row["schedule"] == "often"
+    ]
+    assert len(set(times)) == len(times)

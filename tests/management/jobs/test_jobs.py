@@ -4,7 +4,6 @@ import json
 import os
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -60,11 +59,6 @@ def ended(api: httpx.Client, name: str) -> dict[str, Any]:
     return run_of(api, name)
 
 
-def files(http_node: HttpNode) -> Path:
-    """The directory of jobs."""
-    return http_node.node.directory / "data" / "jobs"
-
-
 def test_a_run_is_recorded_from_its_start_to_its_result(
     http_node: HttpNode, api: httpx.Client, backup: dict[str, Any]
 ) -> None:
@@ -72,16 +66,17 @@ def test_a_run_is_recorded_from_its_start_to_its_result(
     assert backup["result"]["messages"] == MESSAGES
     assert backup["progress"]["done"] == backup["progress"]["total"]
     assert backup["started"] <= backup["ended"] and backup["log"]
-    assert (files(http_node) / "backups/first/manifest.json").exists()
+    assert (http_node.jobs_directory / "backups/first/manifest.json").exists()
     # Neither its ticket nor what it needed meanwhile is left.
-    assert list((files(http_node) / ".runs").iterdir()) == []
+    assert list((http_node.jobs_directory / ".runs").iterdir()) == []
     recorded = [
         path.read_text() for path in (http_node.node.directory / "data/job-runs").rglob("*.*")
     ]
     assert recorded and not any(["ticket:" in text or "ticket%3A" in text for text in recorded])
-    again = ended(api, start(api, "backup", target="backups/first", engine="local"))
-    assert (again["state"], again["exit_code"]) == ("failed", 2)
-    assert "backups/first" in again["reason"]
+    # It is no store of a node.
+    wrong = ended(api, start(api, "verify", directory="backups/first"))
+    assert (wrong["state"], wrong["exit_code"]) == ("failed", 2)
+    assert "backups/first" in wrong["reason"]
 
 
 def test_a_report_has_no_rights_in_this_site(api: httpx.Client, backup: dict[str, Any]) -> None:
@@ -102,7 +97,7 @@ def test_a_run_outlives_the_management_process_and_is_stopped(
     name = start(api, "replay", engine="local", **arguments)
     eventually(lambda: run_of(api, name).get("progress", {}).get("name") == "publishing", "it runs")
     starts = http_node.starts
-    os.kill(management_pid(http_node), signal.SIGKILL)
+    os.kill(http_node.management_pid, signal.SIGKILL)
     http_node.await_start(starts)
     api = http_node.client()
     assert run_of(api, name)["state"] == "running"
@@ -157,7 +152,7 @@ def test_a_run_that_died_is_interrupted(http_node: HttpNode, backup: dict[str, A
 def test_what_a_job_does_not_take_is_refused(
     http_node: HttpNode, job: str, arguments: dict[str, Any], reason: str
 ) -> None:
-    root = files(http_node)
+    root = http_node.jobs_directory
     root.mkdir(exist_ok=True)
     for name, target in (("out", "/tmp"), ("loop", "loop")):
         if not (root / name).is_symlink():
@@ -182,12 +177,3 @@ def test_jobs_end_with_their_node(http_node: HttpNode, backup: dict[str, Any]) -
     http_node.node.start()
     http_node.await_start(starts)
     assert run_of(http_node.client(), name)["state"] == "interrupted"
-
-
-def management_pid(http_node: HttpNode) -> int:
-    """The process id of the node's HTTP API."""
-    children = Path(f"/proc/{http_node.pid}/task").glob("*/children")
-    for pid in " ".join([path.read_text() for path in children]).split():
-        if b"--supervised" in Path(f"/proc/{pid}/cmdline").read_bytes():
-            return int(pid)
-    raise AssertionError("there is no management process")

@@ -57,6 +57,20 @@ class HttpNode:
         return self.node.process.pid
 
     @property
+    def management_pid(self) -> int:
+        """The process id of the API."""
+        for children in Path(f"/proc/{self.pid}/task").glob("*/children"):
+            for pid in children.read_text().split():
+                if b"--supervised" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    return int(pid)
+        raise AssertionError("there is no such process")
+
+    @property
+    def jobs_directory(self) -> Path:
+        """The directory below which jobs read and write."""
+        return self.node.directory / "data" / "jobs"
+
+    @property
     def metrics_url(self) -> str:
         """The address of metrics without a login."""
         log = self.node.log_path

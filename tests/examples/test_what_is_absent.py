@@ -56,8 +56,7 @@ def test_streams(node: BrokerProcess) -> None:
 def test_keys_of_the_management_interface(tmp_path: Path) -> None:
     expect_sentence(
         "CHANGELOG.md",
-        "A page of Spark's jobs, and streams. Streams are refused; keys of RabbitMQ's configuration "
-        "that wait are named in a warning.",
+        "Streams. They are refused; keys of RabbitMQ's configuration that wait are named in a warning.",
     )
     file = tmp_path / "rabbitmq.conf"
     file.write_text("management.tcp.port = 15672\nmanagement.disable_basic_auth = true\n")

@@ -62,3 +62,4 @@ def test_the_commands_of_the_page(http_node: HttpNode, tmp_path: Path) -> None:
     assert health.startswith("200\n") and health.count('"status":"ok"') == 2
     assert '"policy":"mirrors"' in printed["Mirror queues by a policy"]
     assert '"messages":1' in printed["Read counters"]
+    assert '"name":"nightly"' in printed["Jobs and schedules"]

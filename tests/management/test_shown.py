@@ -65,7 +65,7 @@ class FedApi:
 def served(http_node: HttpNode, fed: Fed, options: ManagementOptions) -> Iterator[FedApi]:
     """The API of the node with the statistics of `fed`."""
     place = place_of_directory(http_node.node.directory / "data")
-    app = make_app(Sessions(place), fed.statistics, options)
+    app = make_app(Sessions(place), fed.statistics, options, None)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=server.run, args=[[listening]])
@@ -81,7 +81,7 @@ def served(http_node: HttpNode, fed: Fed, options: ManagementOptions) -> Iterato
 def api(http_node: HttpNode) -> Iterator[FedApi]:
     with (
         BlockingConnection(URLParameters(http_node.node.uri)) as connection,
-        served(http_node, Fed(), ManagementOptions()) as api,
+        served(http_node, Fed(), ManagementOptions(), None) as api,
     ):
         channel = connection.channel()
         channel.queue_declare("busy")

@@ -103,7 +103,8 @@ def test_a_run_outlives_the_management_process_and_is_stopped(
     assert run_of(api, name)["state"] == "running"
     assert api.post(f"warren/jobs/{name}/stop").status_code == 204
     stopped = ended(api, name)
-    assert (stopped["state"], stopped["reason"]) == ("stopped", "interrupted")
+    assert (stopped["state"], stopped["exit_code"]) == ("stopped", 2), stopped
+    assert stopped["reason"] == "interrupted"
     assert refusal(api.post(f"warren/jobs/{name}/stop")) == (
         400, "bad_request", "the run has ended: stopped"
     )  # fmt: skip

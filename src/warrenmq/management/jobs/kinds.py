@@ -233,14 +233,14 @@ def _texts(field: Field, value: Any, places: JobsDirectory, run: str) -> list[st
         case "decimal":
             return [str(_of(float, value))]
         case "texts":
-            return _of(list[str], value)
+            return list(_of(list[str], value))
         case "output":
             return [str(places.output(output_of_run(_of(str, value), run)))]
         case "source":
             return [str(places.source(_of(str, value)))]
         case "sources":
             return [str(places.source(each)) for each in _of(list[str], value)]
-    return [_of(str, value)]
+    return [str(_of(str, value))]
 
 
 def _of(kind: Any, value: Any) -> Any:

@@ -49,7 +49,7 @@ from warrenmq.management.sessions import NodePlace
 RUNNING_MAX: Final = 4
 KEPT_MAX: Final = 100
 # What a job that is to end gets, and when (s): it ends by itself, it is told again, it is killed.
-_SIGNALS: Final = ((0.0, signal.SIGINT), (10.0, signal.SIGTERM), (20.0, signal.SIGKILL))
+_SIGNALS: Final = ((0.0, signal.SIGINT), (30.0, signal.SIGTERM), (45.0, signal.SIGKILL))
 
 # The parser's one line about the words of a command; "" if it takes them.
 CheckWords = Callable[[list[str]], str]

@@ -85,7 +85,7 @@ def one_job(request: Request, caller: Monitor, runs: RunsOf, name: str) -> Objec
 
 @router.post("/jobs/{name:segment}/stop")
 def stop_job(caller: Administrator, runs: RunsOf, name: str) -> Response:
-    """Let a run end; it is told to, and killed if it has not ended after 20 seconds."""
+    """Let a run end; it is told to, and killed if it has not ended after 45 seconds."""
     run = _run(runs, name)
     if run.state != RUNNING:
         raise bad_request(f"the run has ended: {run.state}")

@@ -55,7 +55,7 @@ async def _show(
 ) -> Response:
     return await page.show(
         f"Start {kind['name']}",
-        error and h.p(".alarm", role="alert")[error.reason],
+        h.p(".alarm", role="alert")[error.reason] if error else None,
         h.p[f"{kind['does']}. Paths lie below the directory of jobs of this node."],
         form(
             page,

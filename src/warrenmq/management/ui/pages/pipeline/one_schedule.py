@@ -163,7 +163,7 @@ async def _show(
 
 
 def _alarm(error: ApiError | None) -> h.Node:
-    return error and h.p(".alarm", role="alert")[error.reason]
+    return h.p(".alarm", role="alert")[error.reason] if error else None
 
 
 def _facts(page: Page, found: Schedule) -> h.Element:

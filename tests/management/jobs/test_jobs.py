@@ -12,6 +12,8 @@ import pytest
 from tests.support.awaiting import eventually
 from tests.support.brokers.http_api import HttpNode, refusal
 
+pytestmark = pytest.mark.slow
+
 MESSAGES = 20
 
 
@@ -73,21 +75,11 @@ def test_a_run_is_recorded_from_its_start_to_its_result(
         path.read_text() for path in (http_node.node.directory / "data/job-runs").rglob("*.*")
     ]
     assert recorded and not any(["ticket:" in text or "ticket%3A" in text for text in recorded])
+    assert api.get(f"warren/jobs/{backup['name']}/report").status_code == 404
     # It is no store of a node.
     wrong = ended(api, start(api, "verify", directory="backups/first"))
     assert (wrong["state"], wrong["exit_code"]) == ("failed", 2)
     assert "backups/first" in wrong["reason"]
-
-
-def test_a_report_has_no_rights_in_this_site(api: httpx.Client, backup: dict[str, Any]) -> None:
-    name = start(api, "report", html="reports/{run}.html", engine="local")
-    run = ended(api, name)
-    assert (run["state"], run["has_report"]) == ("done", True), run
-    page = api.get(f"warren/jobs/{name}/report")
-    assert page.headers["content-type"].startswith("text/html")
-    assert page.headers["content-security-policy"].startswith("sandbox; default-src 'none'")
-    assert "<html" in page.text and ">q<" in page.text
-    assert api.get(f"warren/jobs/{backup['name']}/report").status_code == 404
 
 
 def test_a_run_outlives_the_management_process_and_is_stopped(

@@ -14,6 +14,8 @@ from tests.support.awaiting import eventually
 from tests.support.brokers.http_api import HttpNode, refusal
 from warrenmq.admin.protocol.schedules import SetSchedule
 
+pytestmark = pytest.mark.slow
+
 REPORT = {"job": "report", "arguments": {"html": "{run}.html", "engine": "local"}}
 # A job that ends soon, as there is nothing to verify.
 VERIFY = {"job": "verify", "arguments": {"directory": "empty"}}

@@ -21,7 +21,9 @@ async def content(page: Page) -> h.Node:
     return [
         page.has_tag("administrator") and _start(page, kinds, "/pipeline/jobs/new"),
         h.h2["Runs"],
-        h.p(".note")["Those of the asked node: under way, and the last hundred others."],
+        h.p(".note")[
+            "Those of the asked node, under way and the last hundred others; the name is the start in UTC."
+        ],
         table(
             page, "runs", _columns(page), page_of(page, found, len(found)), lambda row: row["name"]
         ),
@@ -51,7 +53,6 @@ def _columns(page: Page) -> list[Column]:
         Column("State", runs.state),
         Column("Progress", runs.progress),
         Column("Messages", runs.rows, is_number=True),
-        Column("Started", lambda row: figures.moment(row["started"])),
         Column("Took", runs.duration, is_number=True),
         Column("Report", lambda row: runs.report(page, row)),
     ]

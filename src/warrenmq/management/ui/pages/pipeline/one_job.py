@@ -88,7 +88,7 @@ def _facts(page: Page, found: runs.Run) -> h.Element:
 
 def _bar(found: runs.Run) -> h.Node:
     step = found["progress"]
-    if found["state"] != "running" or not step or not step["total"]:
+    if found["ended"] or not step or not step["total"]:
         return None
     return h.progress(
         value=str(step["done"]), max=str(step["total"]), aria_label="How much of the step is done"

@@ -1,5 +1,6 @@
 """What pages show of a run of a job: its state, how far it is, how long it takes."""
 
+import time
 from typing import Any, Final
 
 import htpy as h
@@ -10,6 +11,7 @@ from warrenmq.management.ui.page import Page
 
 Run = dict[str, Any]
 
+_TROUBLE: Final = ("problems", "failed", "interrupted")
 # The fields of results that count messages, in the order in which one is shown.
 _COUNTS: Final = ("messages", "restored", "published")
 
@@ -25,15 +27,14 @@ def run_link(page: Page, name: str) -> h.Element:
 
 
 def state(run: Run) -> h.Element:
-    """The state of a run in a word, with a colour and a sign of its own."""
-    kind = {"running": None, "done": ".good", "stopped": None}.get(run["state"], ".bad")
-    return h.span(".badge" + (kind or ""))[run["state"]]
+    """The state of a run in a word, in a colour if somebody should look."""
+    return h.span(".badge.bad" if run["state"] in _TROUBLE else ".badge")[run["state"]]
 
 
 def progress(run: Run) -> str:
-    """How far a run is: the step, what is done of it and what there is."""
+    """How far a run is: the step, what is done of it and what there is; nothing once it ended."""
     step = run["progress"]
-    if not step:
+    if not step or run["ended"]:
         return figures.NONE
     done = figures.count(step["done"])
     whole = "" if step["total"] is None else f" of {figures.count(step['total'])}"
@@ -50,8 +51,9 @@ def rows(run: Run) -> str:
 
 
 def duration(run: Run) -> str:
-    """How long a run took; of one that is under way when it has begun says more."""
-    return figures.duration(run["ended"] - run["started"]) if run["ended"] else figures.NONE
+    """How long a run took, or takes so far."""
+    ended: float = run["ended"] or time.time() * 1000
+    return figures.duration(max(0.0, ended - run["started"]))
 
 
 def report(page: Page, run: Run) -> h.Node:

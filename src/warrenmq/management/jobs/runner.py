@@ -38,10 +38,11 @@ from warrenmq.management.jobs.records import (
 # The files of a run are replaced so often at most (s).
 _WRITE_S: Final = 1.0
 _READ_BYTES: Final = 65_536
-# The end of the log that is kept, the longest line of it, and the longest result (bytes).
+# The end of the log that is kept, and the longest line of it and text of a result (bytes).
 LOG_BYTES_MAX: Final = 65_536
 _LINE_MAX: Final = 2_000
-_RESULT_BYTES_MAX: Final = 65_536
+# A longer result is not read (bytes).
+_RESULT_BYTES_MAX: Final = 16 << 20
 # The fields of a line of progress.
 _STEP: Final = frozenset({"name", "done", "total", "unit", "note"})
 
@@ -98,6 +99,15 @@ def _object_of(line: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
+def _short(result: dict[str, Any]) -> dict[str, Any]:
+    """The figures and texts of a result; lists of files and the like stay out of the record."""
+    return {
+        name: value[:_LINE_MAX] if isinstance(value, str) else value
+        for name, value in result.items()
+        if isinstance(value, str | int | float)
+    }
+
+
 class Runner:
     """Runs the job of the run in `directory`."""
 
@@ -127,7 +137,7 @@ class Runner:
         status = job.wait()
         self._run.exit_code = status
         self._run.ended = now_ms()
-        self._run.result = _object_of(self._result.decode(errors="replace")) or {}
+        self._run.result = _short(_object_of(self._result.decode(errors="replace")) or {})
         self._run.state = self._state(status)
         if self._run.state not in (DONE, PROBLEMS):
             self._run.reason = self._log.last_line.removeprefix("warren: ")
@@ -154,7 +164,7 @@ class Runner:
                     self._write()
 
     def _take_result(self, data: bytes) -> None:
-        if len(self._result) + len(data) <= _RESULT_BYTES_MAX:
+        if len(self._result) < _RESULT_BYTES_MAX:
             self._result += data
 
     def _take_lines(self, data: bytes) -> None:
@@ -179,7 +189,7 @@ class Runner:
         if status < 0:
             return INTERRUPTED
         # A job that has printed no result has ended by a fault, whatever its status.
-        return {0: DONE, 1: PROBLEMS}.get(status, FAILED) if self._run.result else FAILED
+        return {0: DONE, 1: PROBLEMS}.get(status, FAILED) if self._result else FAILED
 
 
 def main(directory: Path, lock: int) -> None:

@@ -101,5 +101,5 @@ def _result(found: runs.Run) -> h.Node:
         return None
     return figures_table(
         "Result",
-        [(name.replace("_", " "), shown_value(value)[:500]) for name, value in result.items()],
+        [(name.replace("_", " "), shown_value(value)) for name, value in result.items()],
     )

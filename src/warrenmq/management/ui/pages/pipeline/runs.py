@@ -38,7 +38,8 @@ def progress(run: Run) -> str:
         return figures.NONE
     done = figures.count(step["done"])
     whole = "" if step["total"] is None else f" of {figures.count(step['total'])}"
-    return f"{step['name']}: {done}{whole} {step['unit']}"
+    note = f" ({step['note']})" if step["note"] else ""
+    return f"{step['name']}: {done}{whole} {step['unit']}{note}"
 
 
 def rows(run: Run) -> str:

@@ -81,7 +81,7 @@ def served(http_node: HttpNode, fed: Fed, options: ManagementOptions) -> Iterato
 def api(http_node: HttpNode) -> Iterator[FedApi]:
     with (
         BlockingConnection(URLParameters(http_node.node.uri)) as connection,
-        served(http_node, Fed(), ManagementOptions(), None) as api,
+        served(http_node, Fed(), ManagementOptions()) as api,
     ):
         channel = connection.channel()
         channel.queue_declare("busy")

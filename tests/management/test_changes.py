@@ -328,14 +328,24 @@ def test_a_login_is_checked(api: httpx.Client) -> None:
         assert refusal(api.post("login", data=wrong)) == (401, "not_authorized", "Login failed")
 
 
-def test_the_cluster_gets_a_name(api: httpx.Client) -> None:
+def test_the_cluster_gets_a_name(http_node: HttpNode, api: httpx.Client) -> None:
+    configured = api.get("cluster-name").json()["name"]
+    assert named_to_clients(http_node) == configured
     assert put(api, "cluster-name", name="of tests") == 204
+    assert named_to_clients(http_node) == "of tests"
     assert api.get("cluster-name").json() == {"name": "of tests"}
     assert refusal(api.put("cluster-name", json={}))[2] == "[{key_missing,name}]"
     own = api.get("overview").json()["cluster_name"]
     assert put(api, "global-parameters/cluster_name", value=5) == 204
     assert api.get("cluster-name").json() != {"name": own}
+    assert named_to_clients(http_node) == configured
     assert api.delete("global-parameters/cluster_name").status_code == 204
+
+
+def named_to_clients(http_node: HttpNode) -> Any:
+    """The name of the cluster among the properties that an AMQP client gets."""
+    with pika.BlockingConnection(pika.URLParameters(http_node.node.uri)) as connection:
+        return connection._impl.server_properties["cluster_name"]
 
 
 def test_a_queue_without_mirrors_has_nothing_to_synchronise(api: httpx.Client) -> None:

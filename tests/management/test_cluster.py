@@ -3,6 +3,7 @@
 The tests share a cluster of three nodes, which each of them leaves running.
 """
 
+import signal
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -265,6 +266,26 @@ def test_metrics_are_those_of_the_own_objects(cluster: Cluster, at: list[Blockin
         labels = f'rabbitmq_cluster="api",rabbitmq_endpoint="aggregated",rabbitmq_node="{full}"'
         assert f"rabbitmq_identity_info{{{labels}}} 1.0" in aggregated
         assert "rabbitmq_queues 1.0" in aggregated and "rabbitmq_connections 1.0" in aggregated
+
+
+def test_configuration_and_log_of_another_node(cluster: Cluster) -> None:
+    first, other = cluster.clients()[0], cluster.nodes[1]
+    for path in ("warren/config", "warren/log"):
+        assert get(first, path)["node"] == cluster.names[0]
+        assert get(first, f"{path}?node={other.name}")["node"] == other.name
+        assert first.get(f"{path}?node=nobody@nowhere").status_code == 404
+    keys = {each["key"]: each for each in get(first, f"warren/config?node={other.name}")["keys"]}
+    assert keys["node_name"]["value"] == other.name
+    found = get(first, f"warren/log?node={other.name}&text=starting%20warren")
+    assert f"node {other.name}," in found["entries"][0]["msg"]
+    assert other.process is not None
+    other.process.send_signal(signal.SIGSTOP)
+    try:
+        for path in ("warren/config", "warren/log"):
+            assert first.get(f"{path}?node={other.name}").status_code == 503
+    finally:
+        other.process.send_signal(signal.SIGCONT)
+    on_all(cluster.clients(), lambda each: runs(each, other), "the node runs on")
 
 
 def test_a_dead_node_is_shown_and_its_queues_have_new_masters(cluster: Cluster) -> None:

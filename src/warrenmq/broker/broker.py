@@ -8,6 +8,7 @@ Randomness is an argument too, so that a simulation can repeat itself.
 from __future__ import annotations
 
 import base64
+import json
 import logging
 from collections.abc import Callable
 from typing import Final, final
@@ -86,6 +87,13 @@ class Broker(ConnectionHost):
             self.parameters[key] = parameter.value
         self._ids.queue = definitions.next_queue_id
         self._ids.vhost = definitions.next_vhost_id
+
+    def cluster_name(self) -> str:
+        """The name that the global parameter `cluster_name` gives, or else the configuration."""
+        value = self.parameters.get((b"", "", "cluster_name"))
+        # Any JSON value may be set.
+        named = None if value is None else json.loads(value)
+        return named if isinstance(named, str) else self.settings.cluster_name
 
     def next_vhost_id(self) -> i64:
         """An id that no vhost of this node ever had."""

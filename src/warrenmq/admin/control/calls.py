@@ -6,7 +6,6 @@ Files of their own have the calls about queues, mirrors, connections, listings, 
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -256,15 +255,13 @@ class ControlCalls:
 
     def _describe_user(self, _request: control.DescribeUser) -> None:
         user, broker = self._permits.user, self._broker
-        # Any JSON value may be set.
-        named = json.loads(broker.parameters.get((b"", "", "cluster_name"), "null"))
         description = control.UserDescription(
             name=name_text(user.name),
             tags=user.tags,
             vhosts=sorted([name_text(vhost) for vhost in broker.vhosts if user.may_enter(vhost)]),
             is_loopback_only=user.name in broker.access.loopback_users,
             node=broker.settings.node_name,
-            cluster_name=named if isinstance(named, str) else broker.settings.cluster_name,
+            cluster_name=broker.cluster_name(),
         )
         self._reply(description)
 

@@ -150,6 +150,10 @@ class ConnectionHost(NodeServices):
         if vhost is not None:
             vhost.router.version += 1
 
+    def cluster_name(self) -> str:
+        """The name of the cluster that clients see."""
+        raise RuntimeError("abstract")
+
     def next_connection_number(self) -> i64:
         """A number that no other connection has had since the start."""
         raise RuntimeError("abstract")
@@ -220,7 +224,7 @@ class Connection(ChannelHost):
             self.log,
             Peer(peer, is_loopback, len(tls) > 0, certificate.user_name),
         )
-        self.out.method(0, self.handshake.start())
+        self.out.method(0, self.handshake.start(host.cluster_name()))
 
     # -- bytes in ----------------------------------------------------------------------------------
 

@@ -152,9 +152,9 @@ class Handshake:
         self._log: ConnectionLog = log
         self._peer: Peer = peer
 
-    def start(self) -> methods.ConnectionStart:
-        """The broker's first method, connection.start."""
-        properties = server_properties(self._settings.cluster_name)
+    def start(self, cluster_name: str) -> methods.ConnectionStart:
+        """The broker's first method, connection.start; `cluster_name` is for the client."""
+        properties = server_properties(cluster_name)
         mechanisms = " ".join(self._mechanisms).encode()
         return methods.ConnectionStart(0, 9, properties, mechanisms, b"en_US")
 

@@ -1,4 +1,4 @@
-"""The log of a node: where it goes, in which form, and when a file ends.
+"""The log of a node: where it goes, in which form, when a file ends, and the last entries.
 
 May import: config. Start with `output.py`.
 """

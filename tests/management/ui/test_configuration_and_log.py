@@ -1,4 +1,4 @@
-"""The pages of a node's configuration and log have the API's values, and show clients' names as text."""
+"""The pages of a node's configuration and log: the API's values, and clients' names as text."""
 
 import html
 import re

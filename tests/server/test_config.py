@@ -282,6 +282,10 @@ def test_all_users_may_be_let_in_from_everywhere() -> None:
             "ssl_options.crl_check: lists of revoked certificates are not checked, got 'peer'",
         ),
         ("= 5", "expected KEY = VALUE"),
+        (
+            "cluster.etcd = user:s3cret@host",
+            "cluster.etcd: expected URLs that begin with http:// or https://",
+        ),
         ("heartbeat = sixty", "heartbeat: expected an integer, got 'sixty'"),
         ("heartbeat = -1", "heartbeat: expected an integer, got '-1'"),
         ("heartbeat = 65536", "heartbeat: 65536 is not between 0 and 65535"),

@@ -243,6 +243,9 @@ def test_a_classic_file_sets_the_same_keys(tmp_path: Path) -> None:
             "a.config:2: a comma before the end of a list or tuple",
         ),
         ("[{rabbit, [{heartbeat, 30}]}", "a.config:1: expected ',', got the end"),
+        # The fault names no text that may be a password.
+        ('[{rabbit, [{default_pass "s3cret"}]}].', "a.config:1: expected ',', got one more string"),
+        ("[{rabbit, [{heartbeat, 30}} ]}].", "a.config:1: expected ',', got '}'"),
         ("[{rabbit, ok}].", "a.config: expected [{APPLICATION, [{PARAMETER, VALUE}, ...]}, ...]."),
     ],
 )

@@ -148,7 +148,10 @@ class _Parser:
 
     def _expect(self, sign: str) -> None:
         if self._next != sign:
-            found = repr(self._next) if self._next else "the end"
+            found = "the end"
+            if self._next:
+                # A text may be a password, and the log has this line.
+                found = repr(self._next) if self._kind == "sign" else f"one more {self._kind}"
             raise self.error(f"expected {sign!r}, got {found}")
         self.take()
 

@@ -129,7 +129,7 @@ def test_maintenance_says_first_what_it_does(cluster: Cluster) -> None:
                 channel.connection.process_data_events(10)
         for shown in ("nodes", "overview"):
             assert f"{node.name} in maintenance" in cluster.shown(shown)
-        assert "and Revive" in cluster.shown(path)
+        assert "and the end of the maintenance" in cluster.shown(path)
 
         def has_no_master(name: str = node.name) -> bool:
             leaders = [row["leader"] for row in cluster.api.get("warren/mirrors").json()]

@@ -49,7 +49,7 @@ def plan_drain(request: Request, caller: Monitor, name: str) -> ObjectReply:
         for row in connections(caller, recent(request))
         if row["node"] == name
     ]
-    plan = {"connections": clients, "moves": moves, "staying": staying}
+    plan = {"connections": clients, "moves": _ordered(moves), "staying": _ordered(staying)}
     return single(request, {"node": name, "being_drained": name in draining, **plan})
 
 
@@ -73,7 +73,12 @@ def plan_rebalance(request: Request, caller: Monitor) -> ObjectReply:
         plan = caller.call(PlanRebalance(), MasterMoves)
     row: Row = msgspec.to_builtins(plan)
     del row["type"]
+    row["moves"] = _ordered(row["moves"])
     return single(request, row)
+
+
+def _ordered(queues: list[Row]) -> list[Row]:
+    return sorted(queues, key=lambda row: (row["vhost"], row["name"]))
 
 
 def _set_draining(caller: Caller, name: str, is_on: bool) -> Response:

@@ -79,10 +79,9 @@ def _copies(status: Status) -> h.Node:
     if not status["mirrors"]:
         return h.p(".none")["There are no mirrors: the master is alone."]
     lags = ("Messages behind", "Bytes behind", "Behind for")
-    speeds = ("Messages/s", "Bytes/s", "Time left")
-    heads = ("Mirror", "State", *lags, "Synchronised", *speeds, "Sent for it")
+    numbers = (*lags, "Sent for it")
+    heads = ("Mirror", "State", *lags, "Synchronised", "Sent for it")
     rows = [_row(mirror) for mirror in status["mirrors"]]
-    numbers = (*lags, *speeds, "Sent for it")
     return [
         h.h2["Mirrors"],
         h.p(".note")[
@@ -107,9 +106,6 @@ def _row(mirror: Status) -> list[h.Node]:
         figures.size(mirror["lag_bytes"]),
         figures.duration(mirror["lag_ms"]),
         _progress(mirror),
-        figures.rate(mirror["sync_message_rate"]),
-        figures.size_rate(mirror["sync_byte_rate"]),
-        figures.duration(mirror["sync_left_ms"]),
         figures.size(mirror["sync_bytes"]),
     ]
 
@@ -123,7 +119,14 @@ def _progress(mirror: Status) -> h.Node:
             value=str(done), max=str(whole or 1), aria_label=f"Synchronisation of {mirror['node']}"
         ),
         f" {figures.count(done)} of {figures.count(whole)} messages",
+        mirror["sync_left_ms"] is not None and [h.br, _speed(mirror)],
     ]
+
+
+def _speed(mirror: Status) -> str:
+    rate = figures.rate(mirror["sync_message_rate"])
+    size_rate = figures.size_rate(mirror["sync_byte_rate"])
+    return f"{rate}, {size_rate}, {figures.duration(mirror['sync_left_ms'])} left"
 
 
 def _forms(page: Page, vhost: str, queue: str) -> h.Element:

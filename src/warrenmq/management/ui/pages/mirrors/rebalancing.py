@@ -55,7 +55,7 @@ def _plan(page: Page, plan: dict[str, Any]) -> h.Node:
     numbers = ("Masters now", "Masters then")
     return [
         plain_table("Masters by node", ("Node", *numbers), rows, numbers),
+        page.has_tag("administrator") and form(page, "/mirrors/rebalance", "Rebalance"),
         h.h2[f"Masters that move: {figures.count(len(moves))}"],
         moves_table(page, moves),
-        page.has_tag("administrator") and form(page, "/mirrors/rebalance", "Rebalance"),
     ]

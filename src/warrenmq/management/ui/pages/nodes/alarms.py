@@ -28,7 +28,7 @@ def alarms(page: Page, node: dict[str, Any]) -> h.Node:
         and h.p(".note")[
             "The node is in maintenance mode: it has no clients, and new queues go elsewhere. ",
             h.a(href=page.link(f"/nodes/{path_to(node['name'])}/drain"))[
-                "What is left on it, and Revive"
+                "What is left on it, and the end of the maintenance"
             ],
         ],
     ]

@@ -30,9 +30,10 @@ async def maintenance(page: PageOf, name: str) -> Response:
     if plan["being_drained"]:
         return await page.show(
             f"Maintenance of {name}",
-            page.live("drain-plan", _state(plan), _details(page, plan)),
+            page.live("drain-plan", _state(plan)),
             page.has_tag("administrator")
             and form(page, f"/nodes/{path_to(name)}/revive", "End the maintenance"),
+            page.live("drain-details", _details(page, plan)),
         )
     return await _ask(page, name, plan)
 
@@ -61,10 +62,10 @@ async def _ask(page: Page, name: str, plan: Plan) -> Response:
     return await page.show(
         f"Maintenance of {name}",
         h.p[
-            "In maintenance mode a node has no clients and gets no new queues. Do it before an "
-            "upgrade or a restart; it ends with Revive or with the next start of the node."
+            "In maintenance mode a node has no clients and gets no new queues: for an upgrade or a "
+            "restart. It ends with End the maintenance, or with the next start of the node."
         ],
-        page.live("drain-plan", _summary(plan), _details(page, plan)),
+        page.live("drain-plan", _summary(plan)),
         page.has_tag("administrator")
         and confirmation(
             page,
@@ -74,6 +75,7 @@ async def _ask(page: Page, name: str, plan: Plan) -> Response:
             name,
             "Begin the maintenance",
         ),
+        page.live("drain-details", _details(page, plan)),
     )
 
 

@@ -201,7 +201,7 @@ def synchronise(seen: Seen) -> None:
 
     def is_synchronised() -> bool:
         nonlocal was_seen
-        shown = r"([\d,]+) of [\d,]+ messages"
+        shown = r"([\d,]+) of [\d,]+ messages [\d,.]+/s, [\d.]+ [KM]iB/s, [\w. ]+ left"
         was_seen = seen.between("mirrors/%2F/m", shown, MIRRORS, progress) or was_seen
         return len(seen.api(MIRRORS)["synchronised_slave_nodes"]) == 2
 

@@ -233,7 +233,7 @@ def kill_the_master(cluster: Cluster, seen: Seen) -> None:
     def is_promoted() -> bool:
         seen.is_same("mirrors/%2F/m", MIRRORS, lambda status: [f"{status['node']} master, "])
         status = seen.api(MIRRORS)
-        return status["node"] != dead.name and status["state"] == "running"
+        return bool(status["node"] != dead.name and status["state"] == "running")
 
     eventually(is_promoted, "a mirror leads the queue")
     seen.is_same("mirrors/%2F/m", MIRRORS, _mirror_words)

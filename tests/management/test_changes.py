@@ -51,6 +51,13 @@ def test_a_queue_is_declared_and_deleted(api: httpx.Client) -> None:
     assert refusal(api.put("queues/none/q")) == (404, "not_found", "vhost_not_found")
 
 
+def test_line_ends_are_dropped_from_the_name_of_a_new_queue(api: httpx.Client) -> None:
+    assert api.put("queues/%2F/a%0D%0Ab", json={}).status_code == 201
+    assert api.put("queues/%2F/ab%0A", json={}).status_code == 204
+    assert api.delete("queues/%2F/a%0Ab").status_code == 404
+    assert api.delete("queues/%2F/ab").status_code == 204
+
+
 def test_an_exchange_is_declared_bound_and_deleted(api: httpx.Client) -> None:
     assert put(api, "exchanges/%2F/x", type="topic", durable="true") == 201
     assert put(api, "exchanges/%2F/x", type="topic", durable=True) == 204

@@ -49,10 +49,20 @@ def encodable() -> Iterator[None]:
         raise bad_request(str(error)) from None
 
 
+def without_line_ends(name: str) -> str:
+    """The name as the broker takes it: it drops CR and LF.
+
+    pika waits for a reply about the name that it sent, and would wait for ever.
+    """
+    return name.replace("\r", "").replace("\n", "")
+
+
 def has_queue(channel: "BlockingChannel", name: str) -> bool:
     """Whether a queue exists; asked on a channel of its own, which a refusal closes."""
     from pika.exceptions import ChannelClosedByBroker
 
+    if name != without_line_ends(name):
+        return False
     try:
         channel.connection.channel().queue_declare(name, passive=True)
     except ChannelClosedByBroker as error:

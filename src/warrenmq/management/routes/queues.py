@@ -7,7 +7,7 @@ from warrenmq.admin.client.client import AdminRefusedError
 from warrenmq.admin.protocol.control import Counted, Done
 from warrenmq.admin.protocol.mirrors import CancelSync, SyncQueue
 from warrenmq.management.access import Administrator, ManagementUser, VhostReader, VhostUser
-from warrenmq.management.amqp import channel_of, has_queue
+from warrenmq.management.amqp import channel_of, has_queue, without_line_ends
 from warrenmq.management.bodies import JsonBody
 from warrenmq.management.errors import bad_request, not_found
 from warrenmq.management.messages import get_messages
@@ -88,10 +88,11 @@ def declare_queue(caller: VhostUser, vhost: str, queue: str, body: JsonBody) -> 
     if node and node != caller.description.node:
         # A policy or the argument x-queue-master-locator says where a queue goes.
         raise bad_request(f"queues are declared on the node that is asked, not on '{node}'")
+    name = without_line_ends(queue)
     with channel_of(caller, vhost) as channel:
-        status = 204 if has_queue(channel, queue) else 201
+        status = 204 if has_queue(channel, name) else 201
         channel.queue_declare(
-            queue, durable=durable, auto_delete=auto_delete, arguments=arguments or None
+            name, durable=durable, auto_delete=auto_delete, arguments=arguments or None
         )
     return Response(status_code=status)
 

@@ -18,7 +18,7 @@ from warrenmq.management.ui.answers import page_again
 from warrenmq.management.ui.api import ApiError, Site
 from warrenmq.management.ui.body_limit import BodyLimit
 from warrenmq.management.ui.elements.forms import text_field
-from warrenmq.management.ui.page import COOKIE, ForeignForm, PageOf, SignInNeeded, is_own_form
+from warrenmq.management.ui.page import ForeignForm, PageOf, SignInNeeded, is_own_form
 from warrenmq.management.ui.pages import (
     bindings,
     channels,
@@ -44,7 +44,7 @@ from warrenmq.management.ui.pages.queues import all_queues, moving, new_queue, o
 from warrenmq.management.ui.pages.storage import stores
 from warrenmq.management.ui.pages.users import all_users, one_user, permissions, rights
 from warrenmq.management.ui.pages.vhosts import all_vhosts, one_vhost
-from warrenmq.management.ui.sign_ins import SignIns
+from warrenmq.management.ui.sign_ins import COOKIE, SignIns
 from warrenmq.management.ui.visit import is_own_path
 
 # Each file of pages adds its router here.
@@ -104,7 +104,8 @@ _YEAR_S: Final = 365 * 86400
 def make_pages(site: Site, idle_s: float) -> ASGIApp:
     """The pages over the API `site`, with the same prefix; `idle_s` unused ends a sign-in."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    app.state.sign_ins = SignIns(site, idle_s)
+    sign_ins = SignIns(site, idle_s)
+    app.state.sign_ins = sign_ins
     app.state.prefix = site.prefix
     routers = (_frame, *ROUTERS)
     for router in routers:
@@ -115,7 +116,7 @@ def make_pages(site: Site, idle_s: float) -> ASGIApp:
     app.add_exception_handler(RequestValidationError, _refuse_fields)
     app.add_exception_handler(404, _not_found)
     routes = [each for router in routers for each in router.routes if isinstance(each, APIRoute)]
-    return WithHeaders(BodyLimit(RawPath(app, routes, site.prefix)), _HEADERS)
+    return WithHeaders(BodyLimit(RawPath(app, routes, site.prefix), sign_ins), _HEADERS)
 
 
 class BesidePages:
@@ -174,6 +175,8 @@ async def login(
         name = await sign_ins.sign_in(user, password, peer)
     except ApiError as error:
         return _login(request, to, error.reason, 503 if error.status >= 500 else 401)
+    # Whoever was signed in there is not any more.
+    sign_ins.sign_out(request.cookies.get(COOKIE, ""))
     reply = RedirectResponse(request.app.state.prefix + _own_path(to), 303)
     reply.set_cookie(
         COOKIE,

@@ -17,10 +17,9 @@ from warrenmq.management.ui import frame
 from warrenmq.management.ui.answers import Answer, answer_in, page_again, page_of_form
 from warrenmq.management.ui.api import Api, ApiError
 from warrenmq.management.ui.body_limit import BODY_MAX
-from warrenmq.management.ui.sign_ins import SignIns
+from warrenmq.management.ui.sign_ins import COOKIE, SignIns
 from warrenmq.management.ui.visit import Visit
 
-COOKIE: Final = "warren_session"
 _BAD_REQUEST: Final = 400
 
 

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from warrenmq.management.ui.api import Api, ApiError, Site
 
+# The cookie with the id of a sign-in.
+COOKIE: Final = "warren_session"
 _ID_BYTES: Final = 32
 # Tickets are exchanged for new ones so often (s); they hold for three times as long.
 _RENEW_S: Final = 300.0

@@ -16,16 +16,16 @@ from warrenmq.management.ui.elements.forms import (
     folded_form,
     text_field,
 )
-from warrenmq.management.ui.elements.picture import Arrow, arrows_picture
-from warrenmq.management.ui.elements.tables import Column, Row, page_of, table
-from warrenmq.management.ui.elements.values import HINT, read_values, shown_values
-from warrenmq.management.ui.page import Page, PageOf
-from warrenmq.management.ui.pages.exchanges.names import (
+from warrenmq.management.ui.elements.names import (
     DEFAULT,
     exchange_link,
     exchange_path,
     queue_link,
 )
+from warrenmq.management.ui.elements.picture import Arrow, arrows_picture
+from warrenmq.management.ui.elements.tables import Column, Row, page_of, table
+from warrenmq.management.ui.elements.values import HINT, read_values, shown_values
+from warrenmq.management.ui.page import Page, PageOf
 
 router = APIRouter()
 

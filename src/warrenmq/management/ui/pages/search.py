@@ -8,9 +8,9 @@ from starlette.responses import Response
 
 from warrenmq.management.ui import figures
 from warrenmq.management.ui.api import path_to
+from warrenmq.management.ui.elements.names import exchange_link, queue_link
 from warrenmq.management.ui.elements.tables import Row
 from warrenmq.management.ui.page import Page, PageOf
-from warrenmq.management.ui.pages.exchanges.names import exchange_link, queue_link
 
 router = APIRouter()
 

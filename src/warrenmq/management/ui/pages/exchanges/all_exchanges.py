@@ -16,10 +16,10 @@ from warrenmq.management.ui.elements.forms import (
     text_field,
 )
 from warrenmq.management.ui.elements.lists import show_list
+from warrenmq.management.ui.elements.names import exchange_link, exchange_path, features
 from warrenmq.management.ui.elements.tables import Column, Row
 from warrenmq.management.ui.elements.values import HINT, read_values
 from warrenmq.management.ui.page import Page, PageOf
-from warrenmq.management.ui.pages.exchanges.names import exchange_link, exchange_path, features
 
 router = APIRouter()
 

@@ -10,18 +10,18 @@ from warrenmq.management.ui import figures
 from warrenmq.management.ui.api import ApiError
 from warrenmq.management.ui.elements.charts import Series, chart, rates
 from warrenmq.management.ui.elements.forms import area_field, box_field, form, text_field
+from warrenmq.management.ui.elements.names import (
+    DEFAULT,
+    exchange_path,
+    features,
+    queue_link,
+)
 from warrenmq.management.ui.elements.publishing import message_fields, message_of
 from warrenmq.management.ui.elements.tables import Row, figures_table
 from warrenmq.management.ui.elements.tabs import tabs
 from warrenmq.management.ui.elements.values import HINT, read_values, shown_values
 from warrenmq.management.ui.page import Page, PageOf
 from warrenmq.management.ui.pages.bindings import bindings_of_exchange
-from warrenmq.management.ui.pages.exchanges.names import (
-    DEFAULT,
-    exchange_path,
-    features,
-    queue_link,
-)
 from warrenmq.management.ui.visit import RANGES
 
 router = APIRouter()

@@ -11,9 +11,9 @@ from warrenmq.management.ui import figures
 from warrenmq.management.ui.api import path_to
 from warrenmq.management.ui.elements.forms import confirmation, form
 from warrenmq.management.ui.elements.moves import more_than, moves_table
+from warrenmq.management.ui.elements.names import queue_link
 from warrenmq.management.ui.elements.tables import figures_table, plain_table
 from warrenmq.management.ui.page import Page, PageOf
-from warrenmq.management.ui.pages.exchanges.names import queue_link
 
 router = APIRouter()
 

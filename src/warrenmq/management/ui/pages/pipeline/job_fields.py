@@ -16,12 +16,12 @@ from warrenmq.management.ui.elements.forms import (
 Kind = dict[str, Any]
 
 
-def fields(kind: Kind, values: Mapping[str, Any]) -> list[h.Element]:
+def fields(kind: Kind, values: Mapping[str, Any]) -> list[h.Node]:
     """The fields of a job, filled with `values`."""
     return [_field(each, values.get(each["name"])) for each in kind["fields"]]
 
 
-def _field(field: dict[str, Any], value: Any) -> h.Element:
+def _field(field: dict[str, Any], value: Any) -> h.Node:
     name, title, hint = field["name"], field["title"], field["hint"]
     match field["kind"]:
         case "flag":

@@ -44,7 +44,7 @@ async def kind_of(page: Page, job: str) -> Kind:
     raise ApiError(404, f"There is no job {job}.")
 
 
-async def vhost_field(page: Page, chosen: str) -> h.Element:
+async def vhost_field(page: Page, chosen: str) -> h.Node:
     """The choice of the vhost that a job works on."""
     names = [row["name"] for row in await page.api.get("vhosts", {"columns": "name"})]
     return choice_field("in", "Virtual host", [(name, name) for name in names], chosen)

@@ -7,8 +7,8 @@ import htpy as h
 
 from warrenmq.management.ui import figures
 from warrenmq.management.ui.api import path_to
+from warrenmq.management.ui.elements.names import exchange_link, queue_link
 from warrenmq.management.ui.page import Page
-from warrenmq.management.ui.pages.exchanges.names import exchange_link, queue_link
 from warrenmq.management.ui.pages.policies.drafts import API_PATH, Draft
 from warrenmq.management.ui.pages.policies.keys import NOT_FOR
 from warrenmq.vocabulary.patterns.errors import PatternError

@@ -6,8 +6,8 @@ from starlette.responses import Response
 
 from warrenmq.management.ui.api import ApiError, path_to
 from warrenmq.management.ui.elements.forms import choice_field, text_field
+from warrenmq.management.ui.elements.names import exchange_path
 from warrenmq.management.ui.page import Page, PageOf
-from warrenmq.management.ui.pages.exchanges.names import exchange_path
 from warrenmq.management.ui.pages.users.demands import (
     OPERATIONS,
     Answer,

@@ -153,7 +153,11 @@ def restore(context: typer.Context) -> None:
 def pipeline(context: typer.Context) -> None:
     """Run jobs on queues, stores and archives with Spark."""
     # These modules add their commands to `pipeline` when they are imported.
-    from warrenmq.cli import pipeline_replay, pipeline_schedule, pipeline_store  # noqa: F401  # they register commands
+    from warrenmq.cli import (  # noqa: F401  # they register commands
+        pipeline_replay,
+        pipeline_schedule,
+        pipeline_store,
+    )
     from warrenmq.cli.pipeline import pipeline as jobs
 
     jobs(args=context.args, prog_name=context.command_path)

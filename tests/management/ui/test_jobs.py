@@ -1,4 +1,4 @@
-"""The pages of jobs and schedules: forms for each job, runs as the API has them, and who may what."""
+"""The pages of jobs and schedules: forms of each job, runs as the API has them, who may what."""
 
 import html
 import re

@@ -120,7 +120,10 @@ KINDS: Final = (
         "Report what is in the store of this node",
         (
             Field("html", "output", "Page", is_needed=True, hint="such as reports/today.html"),
-            Field("headers", "flag", "Read headers, to report dead letters", "--no-headers", default=True),
+            Field(
+                "headers", "flag", "Read headers, to report dead letters", "--no-headers",
+                default=True,
+            ),
             Field(
                 "directory", "source", "Backup of files", "--data-dir",
                 hint="instead of this node",
@@ -135,7 +138,9 @@ KINDS: Final = (
         "Read a backup of files, and verify every checksum and count",
         (
             Field("directory", "source", "Backup of files", is_needed=True),
-            Field("damage", "output", "Table of damage", "--damage", hint="a Parquet file to write"),
+            Field(
+                "damage", "output", "Table of damage", "--damage", hint="a Parquet file to write"
+            ),
             _ENGINE,
         ),
     ),

@@ -22,7 +22,7 @@ class JobsDirectory:
         self.root = root.absolute()
 
     def output(self, text: str) -> Path:
-        """The path of a file or a directory that a job writes, with its parents. Raises BadPlace."""
+        """The path of what a job writes, whose parents are made. Raises BadPlace."""
         path = self._below(text)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -38,7 +38,7 @@ class JobsDirectory:
         return path
 
     def scratch(self, run: str) -> Path:
-        """The directory for what the job of a run needs while it runs, which begins by making it."""
+        """The directory for what the job of a run needs while it runs; the run makes it."""
         return self.root / _SCRATCH / run
 
     def _below(self, text: str) -> Path:

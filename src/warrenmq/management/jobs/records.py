@@ -2,7 +2,7 @@
 
 Each run has a directory with two files, its record in JSON and the end of its log. The runner of
 the run replaces them in one step each, and holds a lock on the directory. A job inherits the lock,
-so it is held until the last process of the run has ended, whoever is killed before.
+so it is locked until the last process of the run has ended, whoever is killed before.
 """
 
 import contextlib
@@ -89,7 +89,7 @@ def write_run(directory: Path, run: Run) -> None:
 
 
 @contextlib.contextmanager
-def held(directory: Path) -> Iterator[int | None]:
+def locked(directory: Path) -> Iterator[int | None]:
     """The descriptor of a lock on `directory`; None while another process has it."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -119,7 +119,7 @@ def find_run(directory: Path, name: str) -> Run | None:
 
 def _alive(directory: Path) -> Run | None:
     """The run whose record says that it runs, as it is now."""
-    with held(directory) as lock:
+    with locked(directory) as lock:
         run = read_run(directory)
         if lock is not None and run is not None and run.state == RUNNING:
             ending = directory / ENDING

@@ -138,7 +138,7 @@ class Runner:
         self._run.exit_code = status
         self._run.ended = now_ms()
         self._run.result = _short(_object_of(self._result.decode(errors="replace")) or {})
-        self._run.state = self._state(status)
+        self._run.state = self._outcome(status)
         if self._run.state not in (DONE, PROBLEMS):
             self._run.reason = self._log.last_line.removeprefix("warren: ")
         self._write()
@@ -182,7 +182,7 @@ class Runner:
         self._written_s = time.monotonic()
         self._is_written = True
 
-    def _state(self, status: int) -> str:
+    def _outcome(self, status: int) -> str:
         ending = self._directory / ENDING
         if ending.exists():
             return ending.read_text()

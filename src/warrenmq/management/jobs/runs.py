@@ -38,7 +38,7 @@ from warrenmq.management.jobs.records import (
     Run,
     all_runs,
     find_run,
-    held,
+    locked,
     now_ms,
     write_run,
 )
@@ -141,7 +141,7 @@ class Runs:
                 raise Busy(f"{RUNNING_MAX} jobs run already")
             order = self._order(found, run)
             directory.mkdir()
-            with held(directory) as lock:
+            with locked(directory) as lock:
                 assert lock is not None
                 write_run(directory, run)
                 self._launch(directory, order, lock)

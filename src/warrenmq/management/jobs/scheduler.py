@@ -23,7 +23,7 @@ from warrenmq.admin.protocol.schedules import (
     Schedules,
 )
 from warrenmq.management.jobs.kinds import BadArguments
-from warrenmq.management.jobs.records import INTERRUPTED, RUNNING, held
+from warrenmq.management.jobs.records import INTERRUPTED, RUNNING, locked
 from warrenmq.management.jobs.runs import Busy, Runs
 from warrenmq.management.jobs.times import due_time
 from warrenmq.management.sessions import NodePlace
@@ -56,7 +56,7 @@ class Scheduler:
     def _run(self) -> None:
         while not self._ends.wait(_TICK_S):
             # The management process of a node that was killed may still be at its end.
-            with held(self._runs.directory) as lock:
+            with locked(self._runs.directory) as lock:
                 while lock is not None and not self._ends.wait(_TICK_S):
                     self._tick()
         self._close()

@@ -141,7 +141,8 @@ class ManagementOptions(HttpOptions):
     statistics_interval_ms: int = 5000
     # Where their history is kept; None: nowhere, or in the data directory of the node.
     statistics_file: Path | None = None
-    # Below it read and write the jobs that are started over HTTP; None: `jobs` in the data directory.
+    # Below it read and write the jobs that are started over HTTP; None: `jobs` in the node's data
+    # directory, if the process is a node's.
     jobs_directory: Path | None = None
 
     def allows_origin(self, origin: str) -> bool:

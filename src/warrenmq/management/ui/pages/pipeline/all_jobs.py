@@ -22,7 +22,8 @@ async def content(page: Page) -> h.Node:
         page.has_tag("administrator") and _start(page, kinds, "/pipeline/jobs/new"),
         h.h2["Runs"],
         h.p(".note")[
-            "Those of the asked node, under way and the last hundred others; the name is the start in UTC."
+            "Those of the asked node, under way and the last hundred others. "
+            "The name is the start in UTC."
         ],
         table(
             page, "runs", _columns(page), page_of(page, found, len(found)), lambda row: row["name"]
@@ -50,7 +51,7 @@ def _columns(page: Page) -> list[Column]:
         Column("Job", lambda row: row["job"]),
         Column("Virtual host", lambda row: row["vhost"]),
         Column("Schedule", lambda row: row["schedule"] or figures.NONE),
-        Column("State", runs.state),
+        Column("State", runs.state_badge),
         Column("Progress", runs.progress),
         Column("Messages", runs.rows, is_number=True),
         Column("Took", runs.duration, is_number=True),

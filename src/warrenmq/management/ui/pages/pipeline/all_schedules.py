@@ -46,7 +46,7 @@ def last_run(page: Page, row: Row) -> h.Node:
     last = row["last"]
     if last is None:
         return figures.NONE
-    return [runs.state(last), " ", runs.run_link(page, last["run"]), f" at {last['node']}"]
+    return [runs.state_badge(last), " ", runs.run_link(page, last["run"]), f" at {last['node']}"]
 
 
 def _key(row: Row) -> str:

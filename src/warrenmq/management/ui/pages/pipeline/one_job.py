@@ -72,7 +72,7 @@ def _facts(page: Page, found: runs.Run) -> h.Element:
     return figures_table(
         "Run",
         [
-            ("State", [runs.state(found), " ", found["reason"]]),
+            ("State", [runs.state_badge(found), " ", found["reason"]]),
             ("Progress", [runs.progress(found), _bar(found)]),
             ("Messages", runs.rows(found)),
             ("Virtual host", found["vhost"]),

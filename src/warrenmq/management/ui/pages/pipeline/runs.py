@@ -26,7 +26,7 @@ def run_link(page: Page, name: str) -> h.Element:
     return h.a(href=page.link(run_place(name)))[name]
 
 
-def state(run: Run) -> h.Element:
+def state_badge(run: Run) -> h.Element:
     """The state of a run in a word, in a colour if somebody should look."""
     return h.span(".badge.bad" if run["state"] in _TROUBLE else ".badge")[run["state"]]
 

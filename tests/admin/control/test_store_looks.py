@@ -41,7 +41,7 @@ class Host:
 
 
 class Looker:
-    """A session of an administrator with a broker in memory, whose queue `q` has a large message."""
+    """A session of an administrator with a broker in memory, and a large message in its `q`."""
 
     def __init__(self) -> None:
         self.memory = MemoryBroker()
@@ -103,7 +103,7 @@ def test_a_backup_pins_files_and_holds_those_that_nothing_else_needs(looker: Loo
     found = looker.files()
     assert [each.is_pinned for each in found.persistent] == [True]
     assert any(each.is_pinned for each in found.journal)
-    assert (found.is_backed_up, found.held) == (True, 0)
+    assert (found.is_backed_up, found.pinned) == (True, 0)
     looker.channel.delete(b"q")
     for _ in range(4):
         looker.channel.declare(b"other", durable=True)
@@ -113,12 +113,12 @@ def test_a_backup_pins_files_and_holds_those_that_nothing_else_needs(looker: Loo
         looker.memory.vhost.journal.request_file()
         looker.memory.vhost.store.checkpoints.want()
         looker.memory.pump()
-    assert looker.files().held > 0
+    assert looker.files().pinned > 0
     backup.end()
     looker.memory.vhost.store.checkpoints.want()
     looker.memory.pump()
     found = looker.files()
-    assert (found.is_backed_up, found.held) == (False, 0)
+    assert (found.is_backed_up, found.pinned) == (False, 0)
     assert not any(each.is_pinned for each in found.journal)
 
 

@@ -85,7 +85,7 @@ class StoreLooks:
                 transient=_content_files(use, contents[1]),
                 left_off=sum([max(0, count - FILES_MAX) for count in counts]),
                 is_backed_up=store.backup.is_on,
-                held=store.checkpoints.held_files(),
+                pinned=store.checkpoints.pinned_files(),
             )
         )
 

@@ -66,7 +66,8 @@ class StoreFiles(Struct, tag="store_files", frozen=True):
     """The first files of each kind, in their order; `left_off` counts those behind them.
 
     `logs`: journal files that stay for the contents in them. `is_backed_up`: a backup is being
-    taken, until whose end nothing is deleted; `held` counts files that nothing else needs any more.
+    taken, until whose end nothing is deleted; `pinned` counts files that nothing else needs any
+    more.
     """
 
     journal: list[StoreFile]
@@ -75,7 +76,7 @@ class StoreFiles(Struct, tag="store_files", frozen=True):
     transient: list[StoreFile]
     left_off: int
     is_backed_up: bool
-    held: int = 0
+    pinned: int = 0
 
 
 class DescribeCompactions(

@@ -111,7 +111,7 @@ class BackupPins:
         return paths
 
     @property
-    def held_files(self) -> i64:
+    def pinned_files(self) -> i64:
         """Files behind the journal that only wait for the end of the backup to be deleted."""
         return len(self._pinned_paths)
 

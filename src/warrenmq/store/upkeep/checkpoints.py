@@ -139,11 +139,11 @@ class Checkpoints:
         is_space_due = needs.is_space_due(self._files.contents.persistent.dead_bytes, now_ms)
         return is_space_due or needs.is_wanted
 
-    def held_files(self) -> i64:
+    def pinned_files(self) -> i64:
         """Files that only wait for the end of a backup to go; 0 while there is none."""
         if not self._backup.is_on:
             return 0
-        count = self._backup.held_files
+        count = self._backup.pinned_files
         for file in self._leaving:
             if not file.is_needed:
                 count += 1

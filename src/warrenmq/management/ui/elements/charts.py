@@ -80,7 +80,11 @@ def chart(
             _line(each, frame, interval_s, "area" if is_stacked else "line", ground)
             for each, ground in drawn
         ],
-        *[_line(each, frame, interval_s, "line dashed", {}) for each in near],
+        *[
+            _line(each, frame, interval_s, kind, {})
+            for each in near
+            for kind in ("line halo", "line dashed")
+        ],
     ]
     return h.figure(".chart")[
         h.figcaption[title],
@@ -156,7 +160,7 @@ def _nice(value: float, is_size: bool) -> float:
 def _line(
     series: Series, frame: _Frame, interval_s: int, kind: str, ground: Mapping[int, float]
 ) -> h.Node:
-    """The line in pieces, without what nobody has measured; `kind`: area, line or line dashed."""
+    """The line in pieces, without what nobody has measured; `kind`: area, line and its look."""
     pieces: list[list[Sample]] = []
     for sample in series.samples:
         if pieces and sample[0] - pieces[-1][-1][0] <= 1500 * interval_s:

@@ -1,4 +1,4 @@
-"""How often durations of each length have occurred over time: a grid, the stronger the more often."""
+"""How often durations of each length have occurred over time: a grid with shades and quantiles."""
 
 import math
 from collections.abc import Sequence

@@ -39,7 +39,7 @@ class Segment(NamedTuple):
 
 
 async def segments(page: Page, vhost: str, queue: str) -> h.Element:
-    """A page of the segments of a queue, the first one if there is none of the number in the URL."""
+    """A page of the segments of a queue; the first one for a number that no page has."""
     try:
         found = await _found(page, vhost, queue)
     except ApiError as error:

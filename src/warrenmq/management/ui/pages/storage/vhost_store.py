@@ -36,7 +36,7 @@ def file_maps(files: dict[str, Any]) -> h.Node:
         files["is_backed_up"]
         and h.p(".said", role="status")[
             "A backup is being taken: no file is deleted until it is. "
-            f"{figures.count(files['held'])} files wait for that."
+            f"{figures.count(files['pinned'])} files wait for that."
         ],
         files["left_off"] > 0
         and h.p(".note")[f"{figures.count(files['left_off'])} further files are not shown."],

@@ -48,6 +48,12 @@ def test_a_mark_far_above_all_else_is_told_and_not_drawn() -> None:
     assert points(far, "line dashed c5") == [] and "mark <b>41</b>" in far
 
 
+def test_a_legend_tells_no_value_of_long_ago() -> None:
+    series = [Series("now", "c1", at(1, 2, 3)), Series("before", "c2", at(7))]
+    drawn = str(chart("c", series, 5, figures.count))
+    assert "now <b>3</b>" in drawn and f"before <b>{figures.NONE}</b>" in drawn
+
+
 def test_the_axis_of_sizes_has_their_units() -> None:
     drawn = str(chart("c", [Series("s", "c1", at(3 << 20, 5 << 20))], 5, figures.size))
     assert re.findall(r'class="axis end"[^>]*>([^<]+)<', drawn)[:5] == [

@@ -13,7 +13,7 @@ from warrenmq.management.ui.elements.time_axis import TimeAxis, moment
 
 _WIDTH: Final = 640
 _HEIGHT: Final = 200
-_LEFT: Final = 72
+_LEFT: Final = 80
 _RIGHT: Final = 8
 _TOP: Final = 8
 _BOTTOM: Final = 24
@@ -92,8 +92,8 @@ def chart(
             ".timed", viewBox=f"0 0 {_WIDTH} {_HEIGHT}", role="img", aria_label=f"Chart: {title}"
         )[_axes(frame, shown), lines],
         h.ul(".legend")[
-            [_legend(each, "key", shown) for each in series],
-            [_legend(each, "key thin", shown) for each in marks],
+            [_legend(each, "key", max(times), shown) for each in series],
+            [_legend(each, "key thin", max(times), shown) for each in marks],
         ],
         _table(title, (*series, *marks), shown),
     ]
@@ -119,12 +119,14 @@ def _samples(details: Any) -> list[Any]:
     return details.get("samples", []) if isinstance(details, dict) else []
 
 
-def _legend(series: Series, key: str, shown: Callable[[Any], str]) -> h.Element:
+def _legend(series: Series, key: str, last_ms: int, shown: Callable[[Any], str]) -> h.Element:
+    """The name of a series with its last value; an older one than others have is none."""
+    has_value = bool(series.samples) and series.samples[-1][0] == last_ms
     return h.li[
         h.span(class_=[key, series.colour]),
         series.name,
         " ",
-        h.b[shown(series.samples[-1][1]) if series.samples else "–"],
+        h.b[shown(series.samples[-1][1]) if has_value else figures.NONE],
     ]
 
 

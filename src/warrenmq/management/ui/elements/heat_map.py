@@ -10,7 +10,7 @@ import htpy as h
 from warrenmq.management.ui.elements.time_axis import TimeAxis
 
 _WIDTH: Final = 640
-_LEFT: Final = 80
+_LEFT: Final = 84
 _RIGHT: Final = 40
 _TOP: Final = 6
 _BOTTOM: Final = 24

@@ -36,8 +36,8 @@ class CopyFacts(NamedTuple):
     node is that node, or has a link to it. The lag is what the master has and the mirror has not
     made durable yet, and `lag_ms` for how long it has lacked the oldest change; UNKNOWN on nodes
     other than the master's, `lag_ms` also before a synchronisation ends. `sync`: None while the
-    mirror is not being synchronised. `sync_bytes`: bytes of all records that this master has sent it for
-    synchronisations; UNKNOWN on other nodes.
+    mirror is not being synchronised. `sync_bytes`: bytes of all records that this master has sent
+    it for synchronisations; UNKNOWN on other nodes.
     """
 
     node: str

@@ -30,7 +30,7 @@ async def maintenance(page: PageOf, name: str) -> Response:
     if plan["being_drained"]:
         return await page.show(
             f"Maintenance of {name}",
-            page.live("drain-plan", _state(plan)),
+            page.live("drain-plan", _what_is_left(plan)),
             page.has_tag("administrator")
             and form(page, f"/nodes/{path_to(name)}/revive", "End the maintenance"),
             page.live("drain-details", _details(page, plan)),
@@ -97,7 +97,7 @@ def _summary(plan: Plan) -> h.Node:
     )
 
 
-def _state(plan: Plan) -> h.Node:
+def _what_is_left(plan: Plan) -> h.Node:
     """What is left on a node in maintenance."""
     left = len(plan["connections"]) + len(plan["moves"])
     said = (

@@ -183,6 +183,16 @@ def test_consumers_and_connections_are_found_by_all_their_names(
             assert len(client.get(f"{path}?page=1&name=127.0").json()["items"]) == 2
 
 
+def test_messages_of_vhosts_are_counted_when_they_are_shown_or_sorted_by(
+    http_node: HttpNode, channel: BlockingChannel
+) -> None:
+    client = http_node.client()
+    for query in ("", "?columns=messages", "?columns=name,messages_details.rate,messages"):
+        assert client.get(f"vhosts{query}").json()[0]["messages"] == 3, query
+    for query in ("columns=name", "columns=name&sort=messages"):
+        assert client.get(f"vhosts?{query}").json()[0] == {"name": "/"}, query
+
+
 def test_definitions_of_users_and_policies(http_node: HttpNode) -> None:
     http_node.add_user("app", vhosts=("v",))
     http_node.control(

@@ -107,7 +107,7 @@ def _what_is_left(plan: Plan) -> h.Node:
         else "In maintenance: clients and movable masters are gone."
     )
     stays = len(plan["staying"])
-    warning = f"{figures.count(stays)} queues are down while the node is stopped."
+    warning = f"Queues that are down while the node is stopped: {figures.count(stays)}."
     return [h.p(".note")[said], stays > 0 and h.p(".alarm")[warning]]
 
 

@@ -46,12 +46,12 @@ class JoinCluster(_Request, tag="join_cluster", frozen=True):
     seed: Name
 
 
-class SetDraining(_Request, tag="set_draining", frozen=True):
+class SetDraining(_Request, tag="set_draining", frozen=True, omit_defaults=True):
     """Take the node into maintenance mode, or out of it.
 
     A node in maintenance mode has no clients, and new queues go to other nodes. A start of its
-    broker ends the mode. `node`: which one, "" is that of the session. Refused (`unreachable`)
-    without a link to it.
+    broker ends the mode. `node`: which one, "" is that of the session, as for a node of an earlier
+    version. Refused (`unreachable`) without a link to it.
     """
 
     is_on: bool

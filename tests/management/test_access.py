@@ -1,5 +1,7 @@
 """Who may ask what, with RabbitMQ's texts; paths and methods."""
 
+import asyncio
+
 import httpx
 import pytest
 from starlette.requests import Request
@@ -8,6 +10,7 @@ from tests.support.brokers.http_api import HttpNode, refusal
 from warrenmq.admin.protocol.control import SetUserTags
 from warrenmq.management.access import management_user
 from warrenmq.management.errors import HttpRefusal
+from warrenmq.management.login_gate import LoginGate
 from warrenmq.management.process import place_of_directory
 from warrenmq.management.sessions import Sessions
 
@@ -67,6 +70,7 @@ def test_guest_logs_in_on_the_machine_only(http_node: HttpNode) -> None:
     class App:
         class State:
             sessions = Sessions(place_of_directory(http_node.node.directory / "data"))
+            login_gate = LoginGate()
 
         state = State
 
@@ -82,10 +86,10 @@ def test_guest_logs_in_on_the_machine_only(http_node: HttpNode) -> None:
         )  # fmt: skip
 
     for peer in ("127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"):
-        assert management_user(asked_from(peer)).tags == ["administrator"]
+        assert asyncio.run(management_user(asked_from(peer))).tags == ["administrator"]
     for peer in ("192.0.2.1", "2001:db8::1", "::ffff:192.0.2.1"):
         with pytest.raises(HttpRefusal, match="User can only log in via localhost"):
-            management_user(asked_from(peer))
+            asyncio.run(management_user(asked_from(peer)))
     App.state.sessions.close()
 
 

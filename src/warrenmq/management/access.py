@@ -9,6 +9,7 @@ import binascii
 from ipaddress import ip_address
 from typing import Annotated, Final
 
+from anyio import to_thread
 from fastapi import Depends, Request
 
 from warrenmq.admin.protocol.control import ADMINISTRATOR, MANAGEMENT, MONITORING, POLICYMAKER
@@ -20,29 +21,35 @@ from warrenmq.management.errors import (
     not_authorised,
     not_found,
 )
+from warrenmq.management.login_gate import LoginGate
 from warrenmq.management.sessions import Caller, Sessions
 
 # Media types in `Accept` that allow a reply in JSON.
 _JSON_TYPES: Final = frozenset({"*/*", "application/*", "application/json", "application/bert"})
 
 
-def management_user(request: Request) -> Caller:
+async def management_user(request: Request) -> Caller:
     """A user who may use the API at all."""
     if request.method != "GET" and _is_of_another_site(request):
         # A browser would add the login it remembers to what another site makes it send.
         raise not_authorised("Requests of other sites are refused")
-    caller = logged_in(request, *_credentials(request.headers.get("authorization", "")))
+    caller = await logged_in(request, *_credentials(request.headers.get("authorization", "")))
     if request.scope["path"].startswith("/api/") and not _accepts_json(request):
         raise NotAcceptable
     return caller
 
 
-def logged_in(request: Request, user: str, password: str) -> Caller:
+async def logged_in(request: Request, user: str, password: str) -> Caller:
     """The user with this password, who must have the right to use the API. Raises HttpRefusal."""
     sessions: Sessions = request.app.state.sessions
     peer = request.client.host if request.client is not None else ""
     caller = Caller(sessions, user, password, peer)
-    if caller.description.is_loopback_only and not _is_loopback(peer):
+    if sessions.knows(user, password):
+        description = await to_thread.run_sync(lambda: caller.description)
+    else:
+        gate: LoginGate = request.app.state.login_gate
+        description = await gate.run(peer, user, lambda: caller.description)
+    if description.is_loopback_only and not _is_loopback(peer):
         raise login_failed("User can only log in via localhost")
     if not caller.has_tag(MANAGEMENT):
         raise not_authorised("Not management user")

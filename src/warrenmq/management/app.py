@@ -10,6 +10,7 @@ import warrenmq
 from warrenmq.management.error_replies import add_error_replies
 from warrenmq.management.headers import WithHeaders
 from warrenmq.management.jobs.runs import Runs
+from warrenmq.management.login_gate import LoginGate
 from warrenmq.management.openapi.document import document
 from warrenmq.management.prometheus import pages as metrics
 from warrenmq.management.raw_path import RawPath
@@ -120,6 +121,7 @@ def make_app(
         redirect_slashes=False,
     )
     app.state.sessions = sessions
+    app.state.login_gate = LoginGate()
     app.state.statistics = statistics
     app.state.options = options
     app.state.runs = runs

@@ -89,13 +89,15 @@ def paged(
     filters: Sequence[Callable[[Row], bool]] = (),
     complete: Callable[[Sequence[Row]], Iterator[Row]] = iter,
     names: Callable[[Row], tuple[str, ...]] = name_of,
+    is_ordered: bool = False,
 ) -> PageReply:
     """A reply with the rows that pass the filters, as a page if the query names one.
 
     `complete` makes rows of the reply of those among `rows` that are shown. `show` adds to them,
     and to all rows when they are sorted by what it adds, unless `value` gives the value of a row by
     which the query sorts. `names` gives the texts of a row of which one must fit the filter by
-    name. Raises HttpRefusal for a page that cannot be.
+    name. `is_ordered`: the rows are in the order of vhosts and names. Raises HttpRefusal for a page
+    that cannot be.
     """
     query = request.query_params
     total = len(rows)
@@ -104,11 +106,13 @@ def paged(
     if value is None:
         rows = _with_sorted_figures(query, show, rows)
     if "page" not in query:
-        return PageReply(_columned(query, _with(show, complete(_sorted(query, rows, value)))))
+        return PageReply(
+            _columned(query, _with(show, complete(_sorted(query, rows, value, is_ordered))))
+        )
     page, size = asked_page(query)
     found = _filtered(query, rows, names)
     pages = page_count(page, size, len(found))
-    chosen = _sorted(query, found, value)[(page - 1) * size : page * size]
+    chosen = _sorted(query, found, value, is_ordered)[(page - 1) * size : page * size]
     items = list(_columned(query, _with(show, complete(chosen))))
     return PageReply(
         {
@@ -210,10 +214,15 @@ def _pattern(wanted: str) -> Callable[[str], bool]:
 
 
 def _sorted(
-    query: QueryParams, rows: Sequence[Row], value: Callable[[Row], Any] | None = None
+    query: QueryParams,
+    rows: Sequence[Row],
+    value: Callable[[Row], Any] | None = None,
+    is_ordered: bool = False,
 ) -> Sequence[Row]:
     """The rows in the order asked for; vhost and name decide between equal ones."""
-    ordered = sorted(rows, key=lambda row: (str(row.get("vhost", "")), str(row.get("name", ""))))
+    ordered = list(rows)
+    if not is_ordered:
+        ordered.sort(key=lambda row: (str(row.get("vhost", "")), str(row.get("name", ""))))
     path = query.get("sort", "").split(".")
     if path != [""]:
         wanted = value or (lambda row: value_at(row, path))

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -61,6 +60,8 @@ _AGE_MAX_S: Final = 10.0
 # Other nodes of the cluster have so long for a reply (s): one that hangs counts as running for some
 # seconds, in which each request for all nodes waits for it.
 _OTHERS_PATIENCE_S: Final = 5.0
+# Passwords that are known to be right.
+_KNOWN_MAX: Final = 10_000
 # The node ends a session after a request that it cannot read, such as one with a name of more than
 # 255 bytes; its reply is that to other bad requests.
 _UNREADABLE: Final = 400
@@ -100,6 +101,8 @@ class Sessions:
         self.place = place
         self._lock = threading.Lock()
         self._idle: dict[bytes, list[_Session]] = {}
+        # Users with passwords that were right when they were used last, the oldest first.
+        self._known: dict[bytes, None] = {}
         self._salt = secrets.token_bytes(16)
 
     @contextmanager
@@ -158,12 +161,24 @@ class Sessions:
         patience_s: float = REPLY_TIMEOUT_S,
     ) -> AdminClient:
         """A new session with `node`, which the caller closes. Raises HttpRefusal."""
+        key = self._key(user, password, "")
         try:
-            return AdminClient(_Login(node, user, password, vhost), "management", patience_s)
+            client = AdminClient(_Login(node, user, password, vhost), "management", patience_s)
         except AdminRefusedError:
+            with self._lock:
+                self._known.pop(key, None)
             raise login_failed() from None
         except NodeUnreachableError as error:
             raise unreachable(error) from None
+        with self._lock:
+            self._known[key] = None
+            if len(self._known) > _KNOWN_MAX:
+                del self._known[next(iter(self._known))]
+        return client
+
+    def knows(self, user: str, password: str) -> bool:
+        """Whether the password was right when it was used last."""
+        return self._key(user, password, "") in self._known
 
     def _take(self, key: bytes) -> _Session | None:
         with self._lock:
@@ -218,6 +233,7 @@ class Caller:
     user: str
     password: str = field(repr=False)
     peer: str
+    _description: UserDescription | None = field(default=None, repr=False)
 
     def call(self, request: requests.Request, expected: type[ReplyType]) -> ReplyType:
         """The node's reply to `request`. Raises HttpRefusal."""
@@ -243,9 +259,15 @@ class Caller:
             except NodeUnreachableError as error:
                 raise unreachable(error) from None
 
-    @cached_property
+    @property
     def description(self) -> UserDescription:
-        """What the node says about the user."""
+        """What the node says about the user, who is asked for once."""
+        # A cached_property has one lock for all callers in Python 3.11, and this may take seconds.
+        if self._description is None:
+            self._description = self._described()
+        return self._description
+
+    def _described(self) -> UserDescription:
         try:
             return self.call(DescribeUser(), UserDescription)
         except BrokenSession:

@@ -1,7 +1,7 @@
 """Queues, as RabbitMQ's HTTP API shows them."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from functools import cached_property, partial
+from functools import partial
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
@@ -58,12 +58,12 @@ class QueueTable:
         # Columns of the sketches, in order.
         self._columns = list(_QUEUE) if is_whole else ["name"]
         self._is_whole = is_whole
+        self._connections: dict[str, Row] | None = None
 
-    @cached_property
     def sketches(self) -> list[Row]:
         """All queues, each with `name`, `vhost` and `columns`, by vhost and name.
 
-        Asked for when all calls of `value` have been made.
+        Asked for once, when all calls of `value` have been made.
         """
         stamps = topology_stamps(self._caller)
         asked = ",".join(self._columns)
@@ -82,7 +82,7 @@ class QueueTable:
         else:
             rows = self._rows_of(sketches)
         for row in rows:
-            yield _queue(_counted(row), self._owners if row[_OWNER_PID] else {})
+            yield _queue(_counted(row), self._owners() if row[_OWNER_PID] else {})
 
     def value(self, path: list[str]) -> Callable[[Row], Any] | None:
         """What gives the value at a path for a sketch; None if that takes a complete row.
@@ -121,11 +121,13 @@ class QueueTable:
         return column
 
     def _owner(self, pid: str) -> Row | None:
-        return self._owners.get(pid, {}) if pid else None
+        return self._owners().get(pid, {}) if pid else None
 
-    @cached_property
     def _owners(self) -> dict[str, Row]:
-        return _connections_by_pid(self._caller)
+        """The connections by pid, asked for once."""
+        if self._connections is None:
+            self._connections = _connections_by_pid(self._caller)
+        return self._connections
 
     def _ask(self, vhost: str) -> list[Row]:
         asked = List(what="queues", columns=self._columns, vhost=vhost)

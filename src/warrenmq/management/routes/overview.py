@@ -80,13 +80,13 @@ def set_cluster_name(caller: Administrator, body: JsonBody) -> Response:
 
 
 @router.post("/login")
-def login(request: Request, data: RawBody) -> JsonReply:
+async def login(request: Request, data: RawBody) -> JsonReply:
     """Whether the `username` and `password` of a form fit: "ok", or 401."""
     try:
         fields = dict(parse_qsl(data.decode(), max_num_fields=10))
     except ValueError:
         raise login_failed() from None
-    logged_in(request, fields.get("username", ""), fields.get("password", ""))
+    await logged_in(request, fields.get("username", ""), fields.get("password", ""))
     return JsonReply("ok")
 
 

@@ -54,7 +54,9 @@ def _page(request: Request, caller: Caller, shown: Shown, vhost: str | None) -> 
     table = QueueTable(caller, recent(request), vhost, "page" not in request.query_params)
     value = table.value(path) or shown.queue_figure(path) or (lambda _sketch: None)
     filters = queue_filters(request.query_params, table, shown)
-    return paged(request, table.sketches, shown.queue, value, filters, table.complete)
+    return paged(
+        request, table.sketches(), shown.queue, value, filters, table.complete, is_ordered=True
+    )
 
 
 @router.get("/queues/{vhost:segment}/{queue:segment}")

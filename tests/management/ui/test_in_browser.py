@@ -19,6 +19,10 @@ pytest.importorskip("axe_core_python")
 from tests.support.awaiting import eventually
 from tests.support.brokers.http_api import HttpNode
 from tests.support.browser import Browser, chromium
+from warrenmq.admin.client.client import AdminClient, NodeAddress
+from warrenmq.admin.protocol.control import SetMemoryLimit
+from warrenmq.admin.protocol.requests import GroupOpened, OpenGroup
+from warrenmq.admin.protocol.sinks import OpenStage, StageOpened
 
 HOSTILE = "<img src=x onerror=\"document.title='run'\"><script>document.title='run'</script>"
 QUEUE = "%3Cimg%20src%3Dx%20onerror%3D%22document.title%3D%27run%27%22%3E%3Cscript%3Edocument.title%3D%27run%27%3C%2Fscript%3E"
@@ -54,6 +58,8 @@ PATHS = [
     "pipeline?tab=schedules",
     "pipeline/jobs/new?job=archive",
     "pipeline/schedules/new?job=backup",
+    "pipeline/groups/%2F/readers",
+    "pipeline/sinks/%2F/writers",
     "nodes",
     "nodes?tab=cluster",
     "nodes?tab=checks",
@@ -93,11 +99,14 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def busy(http_node: HttpNode) -> Iterator[HttpNode]:
-    """The node with a queue, its messages, and a consumer that holds some of them."""
+    """The node with a queue, its messages, and what reads them: a consumer, a group and a sink."""
     port = http_node.node.port
     properties = {"product": HOSTILE, "connection_name": HOSTILE}
     parameters = pika.ConnectionParameters("127.0.0.1", port, client_properties=properties)
-    with pika.BlockingConnection(parameters) as connection:
+    with (
+        pika.BlockingConnection(parameters) as connection,
+        AdminClient(NodeAddress(http_node.node.uri)) as reader,
+    ):
         channel = connection.channel()
         channel.exchange_declare(HOSTILE, "topic", durable=True)
         channel.queue_declare(HOSTILE, durable=True, arguments={"x-max-length": 1000})
@@ -111,6 +120,8 @@ def busy(http_node: HttpNode) -> Iterator[HttpNode]:
                     headers={HOSTILE: HOSTILE}, delivery_mode=2, type=HOSTILE[:99]
                 ),
             )
+        reader.request(OpenGroup("readers", [HOSTILE.encode()]), GroupOpened)
+        reader.request(OpenStage("writers", 1), StageOpened)
         channel.basic_qos(prefetch_count=5)
         channel.basic_consume(HOSTILE, lambda *_: None, consumer_tag=HOSTILE)
         stopping = threading.Event()
@@ -165,6 +176,19 @@ def faults_of(browser: Browser, url: str) -> list[str]:
 @pytest.mark.parametrize("path", PATHS)
 def test_a_page_is_sound(signed_in: Browser, busy: HttpNode, path: str) -> None:
     assert faults_of(signed_in, busy.url + path) == []
+
+
+def test_a_node_with_an_alarm_is_sound(signed_in: Browser, busy: HttpNode) -> None:
+    """The alarm is at the head of the page, and its reason and what to do are below."""
+    api = busy.client()
+    busy.control(SetMemoryLimit(absolute=1))
+    eventually(lambda: api.get("nodes").json()[0]["mem_alarm"], "the alarm is on")
+    name = api.get("overview").json()["node"]
+    assert faults_of(signed_in, f"{busy.url}nodes/{name}") == []
+    text = signed_in.ask("return document.querySelector('main').innerText")
+    assert "Memory alarm on" in text and "What to do" in text
+    busy.control(SetMemoryLimit(relative=0.6))
+    eventually(lambda: not api.get("nodes").json()[0]["mem_alarm"], "the alarm is off")
 
 
 def test_the_form_to_sign_in_is_sound(browser: Browser, http_node: HttpNode) -> None:

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 @dataclass
 class Form:
-    """A form that is sent to `action` by POST, with the values that it has; `alert`: what it says."""
+    """A form that is sent to `action` by POST, with its values; `alert`: why it was refused."""
 
     action: str
     values: dict[str, list[str]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""An attacker's afternoon: scripts in all that is stored, other sites, thieves, foreign users, floods.
+"""An attacker's afternoon: stored scripts, other sites, thieves, foreign users, floods.
 
 The tests walk all pages and all forms of the application, so a new one is tried as well.
 """

@@ -126,7 +126,7 @@ def form_around(
 def button_form(
     page: Page, path: str, button: str, values: Mapping[str, str], label: str = ""
 ) -> h.Element:
-    """A button that sends `values`; `label` says more than the button does, for those who hear it."""
+    """A button that sends `values`; `label` tells those who hear it more than the button does."""
     return form_around(
         page,
         path,

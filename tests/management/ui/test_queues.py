@@ -118,7 +118,8 @@ def test_several_queues_ask_for_their_number(pages: httpx.Client, http_node: Htt
 
 
 def test_forms_of_a_queue(pages: httpx.Client, http_node: HttpNode) -> None:
-    new = {"vhost": "/", "queue": "by form", "durable": "true", "arguments": "x-max-length = 7"}
+    new = form_for(pages.get("queues").text, "/new-queue").values
+    new |= {"queue": ["by form"], "arguments": ["x-max-length = 7"]}
     pages.post("new-queue", data=new)
     found = http_node.client().get("queues/%2F/by%20form").json()
     assert (found["durable"], found["arguments"]) == (True, {"x-max-length": 7})

@@ -67,7 +67,7 @@ def form_for_new_queue(page: Page) -> h.Node:
         "Add it",
         text_field("vhost", "Virtual host", page.vhost or "/", is_needed=True),
         text_field("queue", "Name", is_needed=True),
-        choice_field("durable", "Durability", [("true", "Durable"), ("", "Transient")]),
+        choice_field("durable", "Durability", [("true", "Durable"), ("", "Transient")], "true"),
         box_field("auto_delete", "Auto-delete: goes with its last consumer"),
         folded(
             "Usual arguments",

@@ -1,4 +1,4 @@
-"""`python -m bench.asked_api PORT`: ask for the first page of queues every second, as dashboards do."""
+"""`python -m bench.asked_api PORT` asks for a page of queues every second, as dashboards do."""
 
 import http
 import http.client

@@ -17,8 +17,8 @@ SOON = {
     "a held publish that is forgotten": 50,
     "an alarm that is ignored": 50,
 }
-# The first history tried for a bug that few histories show: the search from seed 1 finds it too, but
-# most of its time goes into histories that show nothing.
+# The first history tried for a bug that few histories show: the search from seed 1 finds it too,
+# but most of its time goes into histories that show nothing.
 RARE = {
     "an emptied file whose contents are not copied": 61,
     "an entry of contents that are not synced": 783,

@@ -149,9 +149,12 @@ def signed_in(browser: Browser, busy: HttpNode) -> Browser:
 
 
 def faults_of(browser: Browser, url: str) -> list[str]:
-    """What is wrong with a page, which is loaded once, at each of `LOOKS`."""
+    """What is wrong with a page, which is loaded once, at each of `LOOKS`.
+
+    The page is paused: a refresh during a check would change what is checked.
+    """
     found: list[str] = []
-    browser.go(url)
+    browser.go(f"{url}{'&' if '?' in url else '?'}pause=1")
     browser.ask((files("axe_core_python") / "axe.min.js").read_text())
     for width, scheme, rules in LOOKS:
         browser.show_as(width, scheme)

@@ -17,11 +17,9 @@ import pytest
 from tests.management.clusters import Cluster, running_cluster
 from tests.support.awaiting import eventually
 from tests.support.brokers.http_api import HttpNode
-from tests.support.etcd import EtcdServer, etcd
+from tests.support.etcd import EtcdServer
 from warrenmq.admin.protocol.control import SetMemoryLimit
 from warrenmq.management.ui import figures
-
-__all__ = ["etcd"]
 
 pytestmark = pytest.mark.slow
 

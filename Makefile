@@ -18,7 +18,7 @@ PYTEST_ARGS ?=
 MAKEFLAGS += --jobs=5
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-cluster test test-pure test-compiled tidy simulate mutants serve bench peers differential lint format lock build docs clean
+.PHONY: help setup demo demo-cluster test test-pure test-compiled tidy simulate mutants serve bench pictures peers differential lint format lock build docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(MAKEFILE_LIST) | awk -F': ' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -142,6 +142,9 @@ serve: setup ## a broker with its data in ./warren-data, and its HTTP API on 127
 
 bench: setup ## warren against RabbitMQ (when installed) on this machine
 	@$(BIN)/python -m bench $(BENCH_ARGS)
+
+pictures: setup ## docs/pictures: the web pages of a cluster with traffic, in Chromium
+	@$(BIN)/python -m tests.management.ui.pictures
 
 build: setup ## a wheel with the compiled modules, and the source distribution, in dist/
 	@rm -rf dist

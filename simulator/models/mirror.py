@@ -75,6 +75,9 @@ class MirrorModel(OperationFeed):
     def settled(self, seq: int, reason: int) -> None:
         self.messages.pop(seq, None)
 
+    def readers_changed(self) -> None:
+        """Reader groups are none of its business."""
+
     def settled_runs(self, runs: Runs, reason: int) -> None:
         runs = merge_runs(list(runs))
         for seq in [seq for seq in self.messages if contains(runs, seq)]:

@@ -91,6 +91,10 @@ class Promises:
         """A crash has taken the transient messages of a queue."""
         self._crashed_us[queue] = at_us
 
+    def is_unsafe_since(self, queue: str, at_us: int) -> bool:
+        """Whether an unsafe promotion may have lost messages of a queue since then."""
+        return self._unsafe_us.get(queue, -1) >= at_us
+
     def promoted_unsafely(self, queue: str, at_us: int) -> None:
         """A copy that was not in sync leads a queue: older messages may be gone."""
         self._unsafe_us[queue] = at_us

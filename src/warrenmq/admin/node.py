@@ -38,9 +38,9 @@ from warrenmq.broker.definitions.rights import Rights
 from warrenmq.broker.vhost.sinks.staging import Staging
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.readers.group import GroupMember
-from warrenmq.queues.readers.groups import ReaderGroup, ReaderGroups
-from warrenmq.vocabulary.error_codes import UNREACHABLE
+from warrenmq.queues.readers.group_error import GroupError
+from warrenmq.queues.readers.groups import ReaderGroups
+from warrenmq.vocabulary.error_codes import MOVED, UNREACHABLE
 from warrenmq.vocabulary.names import name_text
 
 if TYPE_CHECKING:
@@ -54,21 +54,22 @@ class AdminVhost:
 
     def __init__(self, vhost: Vhost) -> None:
         self._vhost = vhost
-        self.reader_groups = ReaderGroups()
+        self.readers = vhost.readers
         self.room_waits = RoomWaits()
         # Directory of the vhost's store; None = on no disk that other processes can read.
         self.directory: Path | None = None
         # Whether the vhost is deleted, or being deleted.
         self.is_deleted = False
-        # Messages reserved by groups are unacked: paging and loading ask who has which.
-        vhost.host.reserved_finder = self.reader_groups.find_unacked
-        vhost.host.loss_watchers.append(self.reader_groups.forget)
-        vhost.deletion_watchers.append(self._on_queue_deleted)
 
     @property
     def name(self) -> bytes:
         """The vhost's name as clients know it."""
         return self._vhost.name
+
+    @property
+    def reader_groups(self) -> ReaderGroups:
+        """The vhost's reader groups."""
+        return self.readers.groups
 
     @property
     def store_id(self) -> bytes:
@@ -88,6 +89,15 @@ class AdminVhost:
     def queue(self, name: bytes) -> Queue | None:
         """The queue called `name`, or None."""
         return self._vhost.queues.get(name)
+
+    def expect_here(self, name: bytes, incarnation: int = 0) -> None:
+        """Raise GroupError if another node serves the queue `name`, in this incarnation or any."""
+        remote = self._vhost.remote_queues.get(name)
+        if remote is not None and incarnation in (0, remote.definition.birth):
+            raise GroupError(
+                MOVED,
+                f"queue '{name_text(name)}' is served by node {name_text(remote.home.name)}",
+            )
 
     def homes(self) -> list[tuple[bytes, bool, str]]:
         """The queues of all nodes: name, whether durable, and node, "" for this one."""
@@ -140,32 +150,6 @@ class AdminVhost:
         """Whether dead letters of `queue` in [first, end) have not left it yet."""
         return self._vhost.delayed.handovers.has_between(queue.ledger, first, end)
 
-    def recover(self, definition: PutReaderGroup, members: list[PutGroupMember]) -> None:
-        """Restore a group with `members`; it reserves again the live messages of their ranges.
-
-        A member whose queue is a hidden copy stays without it, as if the queue's master had moved:
-        what it had reserved is ready.
-        """
-        try:
-            group = ReaderGroup(definition.name, definition.epoch, definition.pattern)
-        except ValueError as error:
-            # Another version of Python wrote the pattern. The group keeps its positions and joins
-            # no new queues.
-            _log.warning("reader group '%s': %s", name_text(definition.name), error)
-            group = ReaderGroup(definition.name, definition.epoch, "")
-        group.stored_epoch = definition.epoch
-        self.reader_groups.by_name[definition.name] = group
-        for member in members:
-            queue = self._vhost.queues_by_id.get(member.queue_id)
-            group.recover_member(
-                member.queue_id,
-                member.queue_name,
-                member.acked,
-                member.reserved,
-                member.is_ended,
-                queue,
-            )
-
     def queues_above(self, queue_id: int) -> list[Queue]:
         """Queues with ids above `queue_id`, in any order.
 
@@ -177,25 +161,6 @@ class AdminVhost:
                 break
             found.append(self._vhost.queues_by_id[known_id])
         return found
-
-    def _on_queue_deleted(self, queue: Queue, message_count: int, now_ms: int) -> None:
-        ended = self.reader_groups.on_queue_deleted(queue, message_count, now_ms)
-        # The ended memberships go into the commit of the deletion: a start must not take the
-        # deletion for a loss.
-        self._vhost.add_changes([member_definition(self.name, member) for member in ended])
-
-
-def member_definition(vhost: bytes, member: GroupMember) -> PutGroupMember:
-    """The member's definition, with only the acks that are durable."""
-    return PutGroupMember(
-        vhost,
-        member.group_name,
-        member.queue_id,
-        member.queue_name,
-        member.acked_durable,
-        member.reserved,
-        member.is_ended,
-    )
 
 
 @dataclass(frozen=True)
@@ -266,7 +231,7 @@ class AdminNode:
         for group in groups:
             vhost = self.vhost(group.vhost)
             if vhost is not None:
-                vhost.recover(group, members_of.get((group.vhost, group.name), []))
+                vhost.readers.recover(group, members_of.get((group.vhost, group.name), []))
 
     def forget(self, vhost: Vhost) -> None:
         """Refuse the further requests of sessions in a vhost that is being deleted."""

@@ -89,7 +89,7 @@ def vhost_status(vhost: Vhost, groups: ReaderGroups) -> VhostStatus:
             REASON_TEXTS[reason].decode(): count
             for reason, count in sorted(vhost.dead_letters.counts.items())
         },
-        groups=len(groups.by_name),
+        groups=len(groups.shown()),
         group_held=sum([group.reserved_count() for group in groups.by_name.values()]),
         group_lag=sum([group.lag() for group in groups.by_name.values()]),
     )
@@ -141,7 +141,7 @@ def group_status(group: ReaderGroup, now_ms: int) -> GroupStatus:
     members = [
         MemberStatus(
             queue=member.queue_name,
-            incarnation=member.queue_id,
+            incarnation=member.incarnation,
             acked=member.acked,
             reserved=member.reserved,
             held=len(member.reserved_entries),

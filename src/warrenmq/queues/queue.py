@@ -91,6 +91,15 @@ class Queue(LeveledQueue):
             and now_ms - self.consumer_use.served_ms <= SERVED_RECENTLY_MS
         )
 
+    @property
+    def incarnation(self) -> i64:
+        """The number that tells the lives of one name apart, the same on all nodes with a copy.
+
+        The birth of the queue in its cluster; on a lone node its id, which is never used twice.
+        """
+        birth = self.definition.birth
+        return birth if birth != 0 else self.id
+
     # -- settings ----------------------------------------------------------------------------------
 
     def apply(self, settings: QueueSettings) -> None:

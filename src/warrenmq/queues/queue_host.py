@@ -12,6 +12,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from warrenmq.queues.entry import Entry, EntryLedger, QueueEnd
 from warrenmq.queues.memory.account import MemoryAccount, MemoryUser
+from warrenmq.queues.reader_part import ReaderPart
 from warrenmq.queues.settings import DeadLetterRule
 from warrenmq.queues.turn import TurnShare, TurnShares
 from warrenmq.store.index.queue_store import QueueStore
@@ -90,4 +91,15 @@ class QueueHost(TurnShares):
 
     def find_unacked(self, ledger: QueueLedger, first: i64, end: i64) -> list[Entry]:
         """The unacked entries of a queue in [first, end), of all holders, in any order."""
+        raise RuntimeError("abstract")
+
+    def reader_parts(self, ledger: QueueLedger) -> list[ReaderPart]:
+        """The parts of reader groups in the queue of `ledger`, for its copies on other nodes."""
+        raise RuntimeError("abstract")
+
+    def take_reader_parts(self, ledger: QueueLedger, parts: list[ReaderPart]) -> bool:
+        """Let the hidden copy of `ledger` have these parts, and no others, as its master has.
+
+        True: that is new, and stored with the batch that gathers.
+        """
         raise RuntimeError("abstract")

@@ -19,7 +19,7 @@ from warrenmq.admin.protocol.figures import ListQueues, QueueList
 from warrenmq.admin.protocol.homes import LocateQueues
 from warrenmq.spark.broker_link import BrokerLink, link_to
 from warrenmq.spark.fetching import FETCH_BYTES, FETCH_MESSAGES, TASKS_WANTED, RangeReader, pack
-from warrenmq.spark.homes import Homes, Place, homes_of
+from warrenmq.spark.homes import Homes, Place, QueueLink, homes_of
 from warrenmq.spark.large_bodies import DEAD_LETTER, READ_CHOICES, usable
 from warrenmq.spark.options import EVERYTHING, LATEST, Bound, OptionError, SourceOptions
 from warrenmq.spark.retry import SourceError
@@ -102,12 +102,12 @@ class WarrenBatchReader(DataSourceReader):
         # Spark passes a partition of its own class when there is nothing to read.
         if not isinstance(partition, PeekPartition):
             return
-        readers: dict[str, RangeReader] = {}
+        readers: dict[bytes, RangeReader] = {}
         for part in partition.ranges:
-            if part.home not in readers:
-                link = self._link(part.home, part.place)
-                readers[part.home] = RangeReader(self._options, self._schema, link)
-            batches = readers[part.home].read(name_text(part.queue), part, part.peek, _refused)
+            if part.queue not in readers:
+                link = self._queue_link(part.queue, part.home, part.place)
+                readers[part.queue] = RangeReader(self._options, self._schema, link)
+            batches = readers[part.queue].read(name_text(part.queue), part, part.peek, _refused)
             yield from usable(batches, self._options.large_bodies, READ_CHOICES)
 
     def _queues(self) -> list[tuple[bytes, str]]:
@@ -156,7 +156,7 @@ class WarrenBatchReader(DataSourceReader):
         """The range to read of one queue: the range of the options, cut to the queue's messages."""
         options = self._options
         try:
-            link = self._link(home)
+            link = self._queue_link(name, home)
             queue = link.request(requests.DescribeQueue(name), requests.QueueDescription)
             starts = _seq(link, options.start, name, queue, 0)
             ends = _seq(link, options.end, name, queue, EVERYTHING)
@@ -170,21 +170,33 @@ class WarrenBatchReader(DataSourceReader):
         place = self._homes().places.get(home)
         return PeekRange(name, queue.incarnation, start, end, home, place)
 
-    def _link(self, home: str, place: Place | None = None) -> BrokerLink:
-        """This process's connection to `home`; `place` is where the driver has found it."""
+    def _link(self, home: str) -> BrokerLink:
+        """This process's connection to `home`; to the node of the options for ""."""
         if not home:
             return link_to(self._options.uri, _PURPOSE, self._options.retry_timeout_ms)
+        return self._homes().link(home)
+
+    def _queue_link(
+        self, queue: bytes, home: str, place: Place | None = None
+    ) -> BrokerLink | QueueLink:
+        """This process's connection to the home of `queue`, which the driver found at `place`."""
+        if not home:
+            return self._link(home)
         homes = self._homes()
         if place is not None:
             homes.hint(home, place)
-        return homes.link(home)
+        return homes.queue_link(queue, home)
 
     def _homes(self) -> Homes:
         return homes_of(self._options.uri, _PURPOSE, self._options.retry_timeout_ms)
 
 
 def _seq(
-    link: BrokerLink, bound: Bound, name: bytes, queue: requests.QueueDescription, default: int
+    link: BrokerLink | QueueLink,
+    bound: Bound,
+    name: bytes,
+    queue: requests.QueueDescription,
+    default: int,
 ) -> int:
     if bound.timestamp_ms is None:
         return bound.seqs.get(name_text(name), default)

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 from warrenmq.admin.client.client import AdminRefusedError
 from warrenmq.admin.protocol.requests import Fetched, Request
 from warrenmq.spark.broker_link import BrokerLink
+from warrenmq.spark.homes import QueueLink
 from warrenmq.spark.options import SourceOptions
 from warrenmq.spark.retry import SourceError
 
@@ -89,7 +90,9 @@ def share_out(
 class RangeReader:
     """Reads ranges of queues in a task; each task has its own reader."""
 
-    def __init__(self, options: SourceOptions, schema: StructType, link: BrokerLink) -> None:
+    def __init__(
+        self, options: SourceOptions, schema: StructType, link: BrokerLink | QueueLink
+    ) -> None:
         # The Arrow schema that Spark expects for `schema`, type for type.
         self._schema = to_arrow_schema(schema, timezone="UTC")
         self._vhost = options.vhost

@@ -22,6 +22,8 @@ PRECONDITION: Final = "precondition"
 UNREACHABLE: Final = "unreachable"
 # Somebody else has opened the reader group since.
 FENCED: Final = "fenced"
+# Another node has become the master of the queue; it goes on with the reader group.
+MOVED: Final = "moved"
 # Messages that a reader group has reserved, or wants to read again, are gone.
 DATA_LOSS: Final = "data_loss"
 # The broker could not make the request durable, for want of disk space for example. Nothing is

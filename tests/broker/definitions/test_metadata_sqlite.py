@@ -288,10 +288,17 @@ def test_metadata_is_applied_from_another_thread(tmp_path: Path) -> None:
     assert loaded(tmp_path / "node.sqlite") == [attributes(PutVhost(b"/", 1))]
 
 
+# Makes a file of schema version 6 of a new one.
+TO_VERSION_6 = """
+    ALTER TABLE reader_group_members DROP COLUMN incarnation; UPDATE schema_version SET version = 6;
+"""
 # Makes a file of schema version 5 of a new one.
-TO_VERSION_5 = """
+TO_VERSION_5 = (
+    TO_VERSION_6
+    + """
     ALTER TABLE queues DROP COLUMN birth; UPDATE schema_version SET version = 5;
 """
+)
 # Makes a file of schema version 4 of a new one.
 TO_VERSION_4 = (
     TO_VERSION_5
@@ -311,6 +318,27 @@ TO_VERSION_3 = (
     UPDATE schema_version SET version = 3;
 """
 )
+
+
+def test_metadata_of_version_6_is_brought_up_to_date(tmp_path: Path) -> None:
+    """Reader groups of version 6 know queues by their ids; a later write gives an incarnation."""
+    path = tmp_path / "node.sqlite"
+    group: list[Change] = [
+        PutReaderGroup(b"/", b"g", 3, ""),
+        PutGroupMember(b"/", b"g", 7, b"q", 10, 20, False),
+    ]
+    metadata = SqliteMetadata(path)
+    metadata.apply(group)
+    metadata.close()
+    connection = sqlite3.connect(path)
+    connection.executescript(TO_VERSION_6)
+    connection.close()
+    assert loaded(path) == [attributes(change) for change in group]
+    born = PutGroupMember(b"/", b"g", 7, b"q", 10, 20, False, incarnation=12)
+    metadata = SqliteMetadata(path)
+    metadata.apply([born])
+    metadata.close()
+    assert loaded(path) == [attributes(group[0]), attributes(born)]
 
 
 def test_metadata_of_version_5_is_brought_up_to_date(tmp_path: Path) -> None:
@@ -435,10 +463,10 @@ def test_metadata_of_a_later_version_is_refused_but_not_damaged(tmp_path: Path) 
     path = tmp_path / "node.sqlite"
     SqliteMetadata(path).close()
     with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE schema_version SET version = 7")
+        connection.execute("UPDATE schema_version SET version = 8")
     connection.close()
     with pytest.raises(
-        MetadataError, match="schema version 7; this warren reads version 6"
+        MetadataError, match="schema version 8; this warren reads version 7"
     ) as caught:
         SqliteMetadata(path)
     assert not isinstance(caught.value, MetadataDamaged)

@@ -60,6 +60,9 @@ class CopyFeed(OperationFeed):
     def settled(self, seq: int, reason: int) -> None:
         self.settled_runs([(seq, seq)], reason)
 
+    def readers_changed(self) -> None:
+        """Reader groups are none of its business."""
+
     def settled_runs(self, runs: Runs, reason: int) -> None:
         self._copy.settle(runs, self._cluster.front.now_ms)
 

@@ -64,6 +64,9 @@ class Link(OperationFeed):
         for _ in range(2):
             self.mirror.settle([(seq, seq)], NOW_MS)
 
+    def readers_changed(self) -> None:
+        """The link carries messages only."""
+
     def settled_runs(self, runs: Runs, reason: int) -> None:
         self.model.settled_runs(runs, reason)
         for _ in range(2):

@@ -70,6 +70,10 @@ class Both(OperationFeed):
         for feed in self.feeds:
             feed.settled_runs(list(runs), reason)
 
+    def readers_changed(self) -> None:
+        for feed in self.feeds:
+            feed.readers_changed()
+
 
 class Master:
     """The master's side of one queue: its feed, and what is on the way to the mirror."""

@@ -17,11 +17,13 @@ from warrenmq.queues.mirror.records import (
     EPOCH,
     LEVEL,
     PUBLISH,
+    READERS,
     RETURN_COUNT,
     SEQ_END,
     SETTLED,
     SPARED,
     PublishedReader,
+    read_readers,
     read_runs,
     write_epoch,
     write_handled,
@@ -39,6 +41,7 @@ from warrenmq.queues.mirror.ring_feed import (
     next_start,
 )
 from warrenmq.queues.queue import Queue
+from warrenmq.queues.reader_part import ReaderPart
 from warrenmq.queues.remote.link_records import MalformedRecordError, RecordReader
 from warrenmq.queues.settings import QueueSettings, QueueTraits
 from warrenmq.store.model.message import Message, QueueLedger
@@ -73,8 +76,8 @@ def new_queue(host: ModelHost, traits: QueueTraits | None = None, ttl_ms: int = 
     return Queue(definition, host, NOW_MS)
 
 
-def new_copy(traits: QueueTraits | None = None) -> MirrorApplier:
-    queue = new_queue(LeveledHost(), traits)
+def new_copy(traits: QueueTraits | None = None, host: LeveledHost | None = None) -> MirrorApplier:
+    queue = new_queue(host or LeveledHost(), traits)
     queue.begin_hidden()
     applier = MirrorApplier(queue)
     applier.reopen(lambda: None)
@@ -129,6 +132,9 @@ def read(payload: bytes) -> list[tuple[object, ...]]:
             records.append((kind, counts))
         elif kind == LEVEL:
             records.append((kind, reader.octet()))
+        elif kind == READERS:
+            parts = read_readers(reader)
+            records.append((kind, [(each.group, each.acked, each.reserved) for each in parts]))
         else:
             records.append((kind,))
     return records
@@ -227,6 +233,31 @@ def test_returns_of_a_quorum_queue_are_counted_at_its_copies() -> None:
     assert copy.queue.return_counts == {}
 
 
+def test_the_parts_of_reader_groups_come_behind_what_they_speak_of() -> None:
+    """All of them, as they are when the payload leaves; a copy keeps no others."""
+    master = Master()
+    assert read(master.payload())[-1] == (READERS, [])
+    parts = [ReaderPart(b"g", 7, "q.*", FIRST, FIRST + 1), ReaderPart(b"h", 1, "", 0, 0)]
+    master.feed.tell_readers()
+    assert master.feed.has_operations
+    master.host.parts[master.queue.id] = parts
+    master.publish(b"a")
+    payload = master.payload()
+    assert read(payload) == [
+        (PUBLISH, 0, 0, [b"a"]),
+        (READERS, [(b"g", FIRST, FIRST + 1), (b"h", 0, 0)]),
+    ]
+    master.feed.repeat(0, FIRST)
+    assert read(master.payload())[-1] == (READERS, [(b"g", FIRST, FIRST + 1), (b"h", 0, 0)])
+    host = LeveledHost()
+    copy = new_copy(host=host)
+    assert copy.apply(Master().payload(), NOW_MS)
+    copy.apply(payload, NOW_MS)
+    (told, _) = host.parts[copy.queue.id]
+    assert (told.group, told.epoch, told.pattern) == (b"g", 7, "q.*")
+    assert (told.acked, told.reserved) == (FIRST, FIRST + 1)
+
+
 def test_levels_go_by_their_priorities() -> None:
     traits = QueueTraits(max_priority=5)
     master = Master(traits)
@@ -236,7 +267,7 @@ def test_levels_go_by_their_priorities() -> None:
     master.publish(b"c", 5)
     payload = master.payload()
     assert [record[0] for record in read(payload)] == (
-        [EPOCH, LEVEL, LEVEL] + 3 * [PUBLISH] + [SETTLED]
+        [EPOCH, LEVEL, LEVEL] + 3 * [PUBLISH] + [SETTLED, READERS]
     )
     for _ in range(2):
         copy.apply(payload, NOW_MS)
@@ -399,6 +430,9 @@ def test_runs_that_do_not_ascend_are_malformed(runs: list[tuple[int, int]]) -> N
         # A message with an unknown flag, and one that expired in 1970.
         bytes([PUBLISH, 0]) + (5).to_bytes(8) + (1).to_bytes(4) + b"\x08" + bytes(40),
         bytes([PUBLISH, 0]) + (5).to_bytes(8) + (1).to_bytes(4) + b"\x04" + bytes(40),
+        # A reader group that has acked more than it had reserved, and one with a pattern of bytes.
+        bytes([READERS]) + (1).to_bytes(4) + b"\x01g" + bytes(12) + (2).to_bytes(8) + bytes(8),
+        bytes([READERS]) + (1).to_bytes(4) + b"\x01g" + bytes(11) + b"\x01\xff" + bytes(16),
         # Another epoch than that of the payload.
         bytes([EPOCH]) + (7).to_bytes(8) + (0).to_bytes(4),
     ],

@@ -296,7 +296,7 @@ def test_recover_holds_the_live_messages_of_the_range_again(node: MemoryNode) ->
     restarted = node.crash()
     queue = restarted.vhost.queues[b"q"]
     group_again = ReaderGroup(b"g", 7, "")
-    group_again.recover_member(queue.id, b"q", 3, 6, False, queue)
+    group_again.recover_member(queue.id, b"q", 0, 3, 6, False, queue)
     recovered = group_again.member(queue.id)
     recovered.check()
     assert seqs(recovered, 3, 6) == [3, 4, 5]
@@ -307,7 +307,7 @@ def test_recover_holds_the_live_messages_of_the_range_again(node: MemoryNode) ->
 def test_recover_without_the_queue_tells_of_the_loss() -> None:
     """A group stays when its queue is gone, so that its reader learns of the loss."""
     group = ReaderGroup(b"g", 2, "")
-    group.recover_member(17, b"q", 3, 6, False, None)
+    group.recover_member(17, b"q", 0, 3, 6, False, None)
     assert refusal(group.member(17).expect_queue, NOW_MS) == DATA_LOSS
 
 

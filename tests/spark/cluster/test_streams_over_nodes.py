@@ -12,10 +12,12 @@ from tests.spark.driving import latest, rows
 from tests.spark.micro_batches import (
     AFTER_OFFSET_LOG,
     AFTER_PARTITIONS,
+    AFTER_SINK,
     Checkpoint,
     Query,
     drain,
 )
+from tests.support.awaiting import eventually
 from tests.support.cluster.trio import ClusterNode, channels
 from tests.support.command_line import warren, warren_json
 from warrenmq.spark.retry import SourceError
@@ -218,3 +220,47 @@ def test_a_table_has_the_messages_of_all_nodes(
         for body in batch.column("body").to_pylist()
     ]
     assert sorted(found) == sorted(bodies)
+
+
+MIRRORED = json.dumps({"ha-mode": "all", "ha-sync-mode": "automatic"})
+
+
+def await_mirrors(node: ClusterNode, prefix: str) -> None:
+    """Return when each queue of the prefix has two mirrors in sync."""
+
+    def are_in_sync() -> bool:
+        listed = node.table("list_queues", "name", "synchronised_slave_pids")
+        mirrors = [row[1] for row in listed if row[0].startswith(prefix)]
+        return len(mirrors) == 3 and all(pids.count("<") == 2 for pids in mirrors)
+
+    eventually(are_in_sync, "the mirrors are in sync", 0.1)
+
+
+def test_a_stream_follows_mirrored_queues_to_their_next_masters(trio: list[ClusterNode]) -> None:
+    """Masters are killed in each part of a batch; it goes on, or is repeated, without them."""
+    assert trio[0].ctl("set_policy", "mirrored", "^mirror", MIRRORED).code == 0
+    declare(trio, "mirror")
+    await_mirrors(trio[0], "mirror")
+    bodies = publish(trio[0], "mirror", 0, 90)
+    checkpoint = Checkpoint()
+    query = Query(make_reader(trio[2], "mirror"), checkpoint, max_rows=9)
+    query.run_batch()
+    assert all("#b" in key for key in json.loads(checkpoint.offsets[0])["pos"])
+    for number, (dies, is_new) in enumerate(
+        [(AFTER_OFFSET_LOG, False), (AFTER_PARTITIONS, True), (None, False), (AFTER_SINK, True)]
+    ):
+        query.run_batch(dies)
+        victim, other = trio[number % 3], trio[(number + 1) % 3]
+        victim.kill()
+        if is_new:
+            query = Query(make_reader(other, "mirror"), checkpoint, max_rows=9)
+        query.run_batch()
+        query.run_batch()
+        bodies += publish(other, "mirror", len(bodies), 6)
+        victim.start()
+        await_mirrors(other, "mirror")
+    drain(maker(trio[1], "mirror"), checkpoint)
+    assert read(checkpoint) == bodies
+    listed = trio[2].table("list_queues", "name", "messages")
+    assert [row[1] for row in listed if row[0].startswith("mirror")] == ["0", "0", "0"]
+    assert trio[0].ctl("clear_policy", "mirrored").code == 0

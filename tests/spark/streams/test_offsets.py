@@ -37,6 +37,14 @@ def test_names_that_are_not_utf_8_come_back() -> None:
     assert str(key) == "'a\ufffd' (incarnation 3)"
 
 
+def test_a_queue_of_a_cluster_is_named_by_its_birth() -> None:
+    """Every node that may become its home has the same; a number of a lone node is another key."""
+    key = queue_key(b"q", 40, "n1", birth=40)
+    encoded = FORMAT.encode({key: 5, QueueKey("q", 40): 6, QueueKey("q", 40, "n1"): 7})
+    assert encoded["pos"] == {"%2F/q#40": 6, "%2F/q#40@n1": 7, "%2F/q#b40": 5}
+    assert FORMAT.decode(encoded)[key] == 5 and len(FORMAT.decode(encoded)) == 3
+
+
 @pytest.mark.parametrize(
     ("offset", "text"),
     [

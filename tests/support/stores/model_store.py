@@ -14,6 +14,7 @@ from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.memory.account import MemoryAccount
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.queue_host import QueueHost
+from warrenmq.queues.reader_part import ReaderPart
 from warrenmq.queues.settings import QueueSettings
 from warrenmq.store.index.queue_store import QueueStore
 from warrenmq.store.jobs.job import LoadDone
@@ -70,6 +71,8 @@ class ModelHost(QueueHost):
         self.is_behind = False
         self.wake_count = 0
         self.timed: list[QueueLedger] = []
+        # The parts of reader groups, by the id of the ledger.
+        self.parts: dict[int, list[ReaderPart]] = {}
 
     def open_store(self, ledger: QueueLedger, is_durable: bool) -> "ModelStore":
         store = ModelStore(self, ledger, is_durable)
@@ -89,6 +92,13 @@ class ModelHost(QueueHost):
 
     def find_unacked(self, ledger: QueueLedger, first: int, end: int) -> list[Entry]:
         return [entry for entry in self.out if entry.ledger is ledger and first <= entry.seq < end]
+
+    def reader_parts(self, ledger: QueueLedger) -> list[ReaderPart]:
+        return self.parts.get(ledger.queue_id, [])
+
+    def take_reader_parts(self, ledger: QueueLedger, parts: list[ReaderPart]) -> bool:
+        self.parts[ledger.queue_id] = parts
+        return True
 
     # -- what the test does ------------------------------------------------------------------------
 

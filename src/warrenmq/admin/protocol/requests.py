@@ -98,6 +98,10 @@ class OpenGroup(
     # Queues of the group on other nodes of the cluster. With these alone, what the group has here
     # leaves it, and the reply has epoch 0.
     elsewhere: list[fields.ShortStr] = []
+    # The new epoch, unless the group's is newer; 0: the next one. A reader that opens a group at
+    # several nodes gives it one epoch at all of them, and keeps that when the master of a mirrored
+    # queue moves.
+    epoch: fields.Position = 0
 
 
 class Reserve(Struct, tag="reserve", forbid_unknown_fields=True, frozen=True):
@@ -235,13 +239,19 @@ class LoggedIn(Struct, tag="logged_in", frozen=True):
 
 
 class Member(Struct, frozen=True):
-    """A queue of a group. `tail` is its next seq id: all of its messages lie below."""
+    """A queue of a group. `tail` is its next seq id: all of its messages lie below.
+
+    `queue_id`: its id on the node that answers. `birth`: its incarnation in a cluster, the same on
+    all nodes, 0 on a lone node.
+    """
 
     queue: bytes
     incarnation: int
     acked: int
     reserved: int
     tail: int
+    queue_id: int = 0
+    birth: int = 0
 
 
 class GroupOpened(Struct, tag="group_opened", frozen=True):
@@ -252,13 +262,17 @@ class GroupOpened(Struct, tag="group_opened", frozen=True):
 
 
 class MemberRange(Struct, frozen=True):
-    """[start, end) of a queue is durably reserved; `end == start` when no messages came."""
+    """[start, end) of a queue is durably reserved; `end == start` when no messages came.
+
+    `birth`: see Member.
+    """
 
     queue: bytes
     incarnation: int
     start: int
     end: int
     tail: int
+    birth: int = 0
 
 
 class Reserved(Struct, tag="reserved", frozen=True):

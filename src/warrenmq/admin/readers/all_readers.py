@@ -23,13 +23,12 @@ def describe_readers(node: AdminNode, clock: Clock, reply: Callable[[NodeReaders
             )
         )
 
-    groups = [group for vhost in vhosts for group in vhost.reader_groups.by_name.values()]
+    groups = [group for vhost in vhosts for group in vhost.reader_groups.shown()]
     when_ages_known(groups, clock, answer)
 
 
 def _groups(vhost: AdminVhost, now_ms: int) -> list[GroupFigures]:
-    groups = vhost.reader_groups.by_name
-    found = [group_status(groups[name], now_ms) for name in sorted(groups)]
+    found = [group_status(group, now_ms) for group in vhost.reader_groups.shown()]
     return [
         GroupFigures(name_text(vhost.name), each.group, each.held, each.lag, each.lag_seconds)
         for each in found

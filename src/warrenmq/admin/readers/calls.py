@@ -4,10 +4,8 @@ queues/readers/group.py knows the rules of a group. This module supplies what th
 outside: the queues that exist, the commit before an answer, and turns of the loop, so that an ack
 of a million messages delays nobody. Reserve requests are in reserve_poll.py.
 
-Order on disk. A definition (PutGroupMember) is written with `acked_durable`, the position up to
-which an earlier commit made the journal's acks durable, never with a position that is still on its
-way to disk: after a crash, a definition ahead of its acks would strand messages below `acked`.
-Therefore `ack` commits twice, and an ack inside a reserve goes into the next definition.
+A definition never leads the journal's acks (broker/vhost/readers.py). Therefore `ack` commits
+twice, and an ack inside a reserve goes into the next definition.
 """
 
 from collections.abc import Callable
@@ -19,7 +17,7 @@ from warrenmq.admin.protocol import requests
 from warrenmq.admin.readers.ages import when_ages_known
 from warrenmq.admin.readers.reserve_poll import ReservePoll
 from warrenmq.admin.readers.seek import seek_time
-from warrenmq.admin.readers.store import commit_acks, commit_group, storage_failed
+from warrenmq.admin.readers.store import storage_failed
 from warrenmq.admin.status import group_status
 from warrenmq.broker.definitions.metadata import DeleteReaderGroup
 from warrenmq.broker.definitions.rights import QUEUE, Rights
@@ -96,11 +94,23 @@ class GroupCalls:
         self._seek_starts(request, starts, unsought)
 
     def _leave(self, name: bytes) -> None:
-        """All queues of the group live on other nodes: forget its part of this one."""
-        if name in self._vhost.reader_groups.by_name:
-            self._delete(name, requests.GroupOpened(0, []))
+        """All queues of the group live on other nodes: forget its part of this one.
+
+        Copies of mirrored queues keep theirs: their masters decide about them.
+        """
+        left = requests.GroupOpened(0, [])
+        group = self._vhost.reader_groups.by_name.get(name)
+        if group is None or group.is_shadow:
+            self._reply(left)
+        elif len(group.ordered()) == len(group.members):
+            self._delete(name, left)
         else:
-            self._reply(requests.GroupOpened(0, []))
+            for member in group.ordered():
+                self.expect_read(member.queue_name)
+            self._vhost.reader_groups.leave_node(group, self._clock.now_ms())
+            self._vhost.readers.commit(
+                group, lambda ok: self._reply(left if ok else storage_failed("left"))
+            )
 
     def _seek_starts(
         self, request: requests.OpenGroup, starts: dict[int, int], unsought: list[Queue]
@@ -133,10 +143,11 @@ class GroupCalls:
             starts,
             request.may_rebind,
             self._clock.now_ms(),
+            request.epoch,
         )
         opened = requests.GroupOpened(group.epoch, [_member(member) for member in group.ordered()])
-        commit_group(
-            self._vhost, group, lambda ok: self._reply(opened if ok else storage_failed("opened"))
+        self._vhost.readers.commit(
+            group, lambda ok: self._reply(opened if ok else storage_failed("opened"))
         )
 
     def _wanted(self, request: requests.OpenGroup) -> list[Queue]:
@@ -163,6 +174,7 @@ class GroupCalls:
             self.expect_read(name)
             queue = self._vhost.queue(name)
             if queue is None:
+                self._vhost.expect_here(name)
                 raise GroupError(
                     NOT_FOUND,
                     f"no queue '{name_text(name)}' in vhost '{name_text(self._vhost.name)}'",
@@ -329,20 +341,20 @@ class GroupCalls:
                 return
             if has_more:
                 self._clock.call_soon(let_go)
-            elif all([end <= member.acked_durable for member, end in members]):
+            elif all([end <= member.acked_for_good for member, end in members]):
                 self._reply(
-                    requests.Acked({member.queue_id: member.acked for member, _ in members})
+                    requests.Acked({member.incarnation: member.acked for member, _ in members})
                 )
             else:
-                commit_acks(self._vhost, group, on_acks)
+                self._vhost.readers.commit_acks(group, on_acks)
 
         def on_definition(ok: bool) -> None:
-            acked = {member.queue_id: member.acked_durable for member, _ in members}
+            acked = {member.incarnation: member.acked_durable for member, _ in members}
             self._reply(requests.Acked(acked) if ok else storage_failed("acked"))
 
         def on_acks(ok: bool) -> None:
             if ok:
-                commit_group(self._vhost, group, on_definition)
+                self._vhost.readers.commit(group, on_definition)
             else:
                 self._reply(storage_failed("acked"))
 
@@ -366,15 +378,13 @@ class GroupCalls:
 
     def list_groups(self) -> None:
         """ListGroups: answer when the age of each member's oldest message is known."""
-        groups = self._vhost.reader_groups.by_name
+        groups = self._vhost.reader_groups.shown()
 
         def answer() -> None:
             now_ms = self._clock.now_ms()
-            self._reply(
-                requests.GroupList([group_status(groups[name], now_ms) for name in sorted(groups)])
-            )
+            self._reply(requests.GroupList([group_status(group, now_ms) for group in groups]))
 
-        when_ages_known(groups.values(), self._clock, answer)
+        when_ages_known(groups, self._clock, answer)
 
     def _expect(self, name: str, epoch: int, incarnation: int) -> GroupMember:
         group = self._vhost.reader_groups.get(name.encode())
@@ -399,4 +409,12 @@ class GroupCalls:
 def _member(member: GroupMember) -> requests.Member:
     queue = member.queue
     tail = member.reserved if queue is None else queue.next_seq
-    return requests.Member(member.queue_name, member.queue_id, member.acked, member.reserved, tail)
+    return requests.Member(
+        member.queue_name,
+        member.incarnation,
+        member.acked,
+        member.reserved,
+        tail,
+        member.queue_id,
+        member.birth,
+    )

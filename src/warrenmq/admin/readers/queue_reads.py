@@ -36,12 +36,13 @@ class QueueReads:
         self._expect_read(request.queue)
         queue = self._vhost.queue(request.queue)
         if queue is None:
+            self._vhost.expect_here(request.queue)
             vhost = name_text(self._vhost.name)
             raise GroupError(NOT_FOUND, f"no queue '{name_text(request.queue)}' in vhost '{vhost}'")
         refuse_unreadable(queue)
         self._reply(
             requests.QueueDescription(
-                incarnation=queue.id,
+                incarnation=queue.incarnation,
                 durable=queue.durable,
                 ready=queue.ready_count,
                 first_ready=queue.backing.first_ready_seq,
@@ -89,7 +90,8 @@ class QueueReads:
     def _queue_of(self, name: bytes, incarnation: int) -> Queue:
         """The queue `name`; GroupError when it is deleted or has another incarnation."""
         queue = self._vhost.queue(name)
-        if queue is None or queue.id != incarnation:
+        if queue is None or queue.incarnation != incarnation:
+            self._vhost.expect_here(name, incarnation)
             raise GroupError(DATA_LOSS, _deleted_text(name, incarnation))
         refuse_unreadable(queue)
         return queue

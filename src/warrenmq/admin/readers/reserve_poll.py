@@ -12,7 +12,7 @@ from typing import Final
 from warrenmq.admin.clock import Clock, Timer
 from warrenmq.admin.node import AdminVhost
 from warrenmq.admin.protocol.requests import ErrorReply, MemberRange, Reply, Reserve, Reserved
-from warrenmq.admin.readers.store import commit_acks, commit_group, storage_failed
+from warrenmq.admin.readers.store import storage_failed
 from warrenmq.broker.definitions.rights import QUEUE, Rights
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.readers.group import GROUP_SLICE_MESSAGES, GroupMember
@@ -146,9 +146,9 @@ class ReservePoll:
         now_ms = self._clock.now_ms()
         group = self._group
         for member in group.ordered():
-            start = self._request.starts.get(member.queue_id, member.acked)
+            start = self._request.starts.get(member.incarnation, member.acked)
             if member.is_ended:
-                if member.queue_id not in self._request.starts:
+                if member.incarnation not in self._request.starts:
                     # The reader has moved on without the ended queue.
                     group.leave(member, now_ms)
                 continue
@@ -168,8 +168,8 @@ class ReservePoll:
             Part(
                 place,
                 member,
-                self._request.starts.get(member.queue_id, member.acked),
-                EVERYTHING if until is None else until.get(member.queue_id, 0),
+                self._request.starts.get(member.incarnation, member.acked),
+                EVERYTHING if until is None else until.get(member.incarnation, 0),
             )
             for place, member in enumerate(members[turn:] + members[:turn])
         ]
@@ -278,7 +278,7 @@ class ReservePoll:
     def _commit(self, parts: list[Part]) -> None:
         self._stop_timers()
         self._group.ready_since_ms = -1
-        commit_group(self._vhost, self._group, lambda ok: self._on_commit(ok, parts))
+        self._vhost.readers.commit(self._group, lambda ok: self._on_commit(ok, parts))
 
     def _on_commit(self, ok: bool, parts: list[Part]) -> None:
         if self._is_over:
@@ -321,10 +321,10 @@ class ReservePoll:
         group = self._group
         if group.left or any([member.stored_acked < 0 for member in group.members.values()]):
             # Queues have joined or ended; a failed commit of that is made up for later.
-            commit_group(self._vhost, group, _nobody_waits)
+            self._vhost.readers.commit(group, _nobody_waits)
         elif any([member.acked > member.acked_durable for member in group.members.values()]):
             # No new definition carries the ack, and the space of acked messages should not wait.
-            commit_acks(self._vhost, group, _nobody_waits)
+            self._vhost.readers.commit_acks(group, _nobody_waits)
         if self._timer is None:
             self._answer(_reserved(parts))
             return
@@ -385,10 +385,11 @@ def _reserved(parts: list[Part]) -> Reserved:
     ranges = [
         MemberRange(
             part.member.queue_name,
-            part.member.queue_id,
+            part.member.incarnation,
             part.start,
             part.reservation.end,
             part.reservation.end if part.member.queue is None else part.member.queue.next_seq,
+            part.member.birth,
         )
         for part in parts
     ]

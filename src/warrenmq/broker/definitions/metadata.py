@@ -305,7 +305,8 @@ class PutReaderGroup(Change):
 class PutGroupMember(Change):
     """The progress of a reader group in one queue; `acked` and `reserved` are seq ids.
 
-    `is_ended`: the queue was deleted when the group had read all of it.
+    `is_ended`: the queue was deleted when the group had read all of it. `incarnation` tells the
+    lives of the queue's name apart (`Queue.incarnation`); 0: it is the id.
     """
 
     vhost: bytes
@@ -315,6 +316,7 @@ class PutGroupMember(Change):
     acked: i64
     reserved: i64
     is_ended: bool
+    incarnation: i64 = 0
 
 
 @final

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-SCHEMA_VERSION: Final = 6
+SCHEMA_VERSION: Final = 7
 
 # STRICT tables refuse a value of the wrong type; such a value that is read back is damage.
 _SCHEMA: Final = """
@@ -33,7 +33,7 @@ CREATE TABLE numbering (next_queue_id INTEGER NOT NULL, next_vhost_id INTEGER NO
 INSERT INTO numbering VALUES (1, 1);
 CREATE TRIGGER number_queues AFTER INSERT ON queues BEGIN
     UPDATE numbering SET next_queue_id = max(next_queue_id, NEW.id + 1); END;
-INSERT INTO schema_version VALUES (6);
+INSERT INTO schema_version VALUES (7);
 """
 _READER_GROUPS: Final = """
 CREATE TABLE reader_groups (
@@ -42,7 +42,7 @@ CREATE TABLE reader_groups (
 CREATE TABLE reader_group_members (
     vhost BLOB NOT NULL, "group" BLOB NOT NULL, queue_id INTEGER NOT NULL, queue_name BLOB NOT NULL,
     acked INTEGER NOT NULL, reserved INTEGER NOT NULL, is_ended INTEGER NOT NULL,
-    UNIQUE (vhost, "group", queue_id)) STRICT;
+    incarnation INTEGER NOT NULL DEFAULT 0, UNIQUE (vhost, "group", queue_id)) STRICT;
 """
 _SINKS: Final = """
 CREATE TABLE stages (
@@ -77,7 +77,7 @@ _PUT_ASIDE_VERSION_1: Final = "ALTER TABLE reader_groups RENAME TO old_groups;"
 _TAKE_OVER_VERSION_1: Final = """
 INSERT INTO reader_groups SELECT vhost, name, epoch, '' FROM old_groups ORDER BY rowid;
 INSERT INTO reader_group_members
-    SELECT g.vhost, g.name, g.queue_id, coalesce(q.name, CAST('' AS BLOB)), g.acked, g.reserved, 0
+    SELECT g.vhost, g.name, g.queue_id, coalesce(q.name, CAST('' AS BLOB)), g.acked, g.reserved, 0, 0
     FROM old_groups g LEFT JOIN queues q ON q.vhost = g.vhost AND q.id = g.queue_id ORDER BY g.rowid;
 DROP TABLE old_groups;
 """
@@ -97,29 +97,31 @@ ALTER TABLE numbering ADD COLUMN next_vhost_id INTEGER NOT NULL DEFAULT 1;
 UPDATE numbering SET next_vhost_id = (SELECT coalesce(max(id), 0) + 1 FROM vhosts);
 """
 # Up to schema version 4 a queue had one part, and up to version 5 every node was a lone one.
-_TAKE_OVER_VERSION_5: Final = """
+_BIRTHS: Final = """
 ALTER TABLE queues ADD COLUMN birth INTEGER NOT NULL DEFAULT 0;
-UPDATE schema_version SET version = 6;
 """
-_TAKE_OVER_VERSION_4: Final = _QUEUE_PARTS + _TAKE_OVER_VERSION_5
+# Up to schema version 6 reader groups knew queues by their ids only. Version 1 had none of the
+# table that changes.
+_INCARNATIONS: Final = """
+ALTER TABLE reader_group_members ADD COLUMN incarnation INTEGER NOT NULL DEFAULT 0;
+"""
 
 # The script that fills an empty file.
 NEW_FILE: Final = (
     "BEGIN IMMEDIATE; " + _SCHEMA + _READER_GROUPS + _SINKS + _CONTROL + _QUEUE_PARTS + "COMMIT;"
 )
-_FROM_VERSION_3: Final = _TAKE_OVER_VERSION_3 + _CONTROL + _TAKE_OVER_VERSION_4
-_FROM_VERSION_2: Final = _TAKE_OVER_VERSION_2 + _FROM_VERSION_3
-# The scripts that bring a file of an earlier version to SCHEMA_VERSION.
+_FROM_VERSION_3: Final = _TAKE_OVER_VERSION_3 + _CONTROL + _QUEUE_PARTS + _BIRTHS
+_NEWEST: Final = "UPDATE schema_version SET version = 7;"
+# The scripts that bring a file of an earlier version to SCHEMA_VERSION, without what all have.
+_SCRIPTS: Final = {
+    1: _PUT_ASIDE_VERSION_1 + _READER_GROUPS + _SINKS + _TAKE_OVER_VERSION_1 + _FROM_VERSION_3,
+    2: _TAKE_OVER_VERSION_2 + _FROM_VERSION_3 + _INCARNATIONS,
+    3: _FROM_VERSION_3 + _INCARNATIONS,
+    4: _QUEUE_PARTS + _BIRTHS + _INCARNATIONS,
+    5: _BIRTHS + _INCARNATIONS,
+    6: _INCARNATIONS,
+}
 TAKE_OVER: Final = {
-    1: "BEGIN IMMEDIATE; "
-    + _PUT_ASIDE_VERSION_1
-    + _READER_GROUPS
-    + _SINKS
-    + _TAKE_OVER_VERSION_1
-    + _FROM_VERSION_3
-    + "COMMIT;",
-    2: "BEGIN IMMEDIATE; " + _FROM_VERSION_2 + "COMMIT;",
-    3: "BEGIN IMMEDIATE; " + _FROM_VERSION_3 + "COMMIT;",
-    4: "BEGIN IMMEDIATE; " + _TAKE_OVER_VERSION_4 + "COMMIT;",
-    5: "BEGIN IMMEDIATE; " + _TAKE_OVER_VERSION_5 + "COMMIT;",
+    version: "BEGIN IMMEDIATE; " + script + _NEWEST + "COMMIT;"
+    for version, script in _SCRIPTS.items()
 }

@@ -14,6 +14,7 @@ from warrenmq.queues.leveled_queue import LeveledQueue
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.queue_host import QueueHost
+from warrenmq.queues.reader_part import ReaderPart
 from warrenmq.queues.settings import DeadLetterRule
 from warrenmq.queues.turn import TurnShare
 from warrenmq.store.index.queue_store import QueueStore
@@ -83,11 +84,15 @@ class VhostQueueHost(QueueHost):
         self.channels: dict[FlowHost, None] = {}
         # One finder for each keeper of unacked entries that is neither a channel nor a group.
         self.unacked_finders: list[UnackedFinder] = []
-        # Finds what reader groups have reserved; None until the admin API serves the vhost.
+        # Finds what reader groups have reserved. Set once, with the vhost.
         self.reserved_finder: UnackedFinder | None = None
         # Functions that are called when contents of unacked entries are lost; reader groups and
         # sinks forget these entries.
         self.loss_watchers: list[Callable[[QueueLedger, list[Entry]], None]] = []
+        # Finds the parts of reader groups in a queue, and takes those that the master of a copy
+        # tells: `reader_parts` and `take_reader_parts`. Set once, with the vhost.
+        self.parts_finder: Callable[[QueueLedger], list[ReaderPart]] | None = None
+        self.parts_taker: Callable[[QueueLedger, list[ReaderPart]], bool] | None = None
         # Set once, before the first queue.
         self.handovers: HandoverHost | None = None
         self._node: NodeServices = node
@@ -153,6 +158,16 @@ class VhostQueueHost(QueueHost):
         if self.reserved_finder is not None:
             found.extend(self.reserved_finder(ledger, first, end))
         return found
+
+    def reader_parts(self, ledger: QueueLedger) -> list[ReaderPart]:
+        """See QueueHost."""
+        assert self.parts_finder is not None
+        return self.parts_finder(ledger)
+
+    def take_reader_parts(self, ledger: QueueLedger, parts: list[ReaderPart]) -> bool:
+        """See QueueHost."""
+        assert self.parts_taker is not None
+        return self.parts_taker(ledger, parts)
 
     def find_unreserved(self, ledger: QueueLedger, first: i64, end: i64) -> list[Entry]:
         """The unacked entries in [first, end) that no reader group has reserved."""

@@ -72,6 +72,11 @@ class VhostQueues:
         # Functions called for each deleted queue, as watcher(queue, message_count, now_ms): reader
         # groups let go of the queue and its reserved messages.
         self.deletion_watchers: list[Callable[[Queue, int, int], None]] = []
+        # Functions called for each hidden copy that begins to serve clients, as
+        # watcher(queue, is_complete), before any of them gets a message: reader groups go on.
+        self.take_over_watchers: list[Callable[[Queue, bool], None]] = []
+        # Functions called for each hidden copy that is discarded.
+        self.discard_watchers: list[Callable[[Queue], None]] = []
         # New exchanges, queues and bindings that are not stored yet, with the change set that
         # stores each.
         self.unstored: dict[object, ChangeSet] = {}
@@ -352,6 +357,8 @@ class VhostQueues:
     def remove_hidden_queue(self, queue: Queue, now_ms: i64) -> None:
         """Delete a hidden copy with its messages, and its row in the node's own metadata."""
         assert queue.is_hidden
+        for watcher in self.discard_watchers:
+            watcher(queue)
         self.host.forget(queue)
         queue.delete(now_ms)
         if queue.durable:
@@ -400,13 +407,16 @@ class VhostQueues:
 
     # -- queues that move --------------------------------------------------------------------------
 
-    def replace_taker(self, old: MessageTaker, new: MessageTaker, now_ms: i64) -> None:
+    def replace_taker(
+        self, old: MessageTaker, new: MessageTaker, now_ms: i64, is_complete: bool = True
+    ) -> None:
         """Let `new` stand for the queue of `old`, as its master has moved; both have one birth.
 
         Bindings stay, and consumers of this node's clients go along. A queue of this node that is
         replaced becomes a hidden copy, and takes back what was unacked without settling it. A
-        hidden copy that takes over serves clients from the next turn on. For a `new` queue of
-        another node, `keep_consumers` and `epoch` are set before.
+        hidden copy that takes over serves clients from the next turn on; unless it `is_complete`,
+        it may lack messages of the last master. For a `new` queue of another node, `keep_consumers`
+        and `epoch` are set before.
         """
         assert old.name == new.name and old.definition.birth == new.definition.birth
         self.router.replace_queue(old, new)
@@ -421,7 +431,7 @@ class VhostQueues:
         for consumer in consumers:
             consumer.queue = new
         if isinstance(new, Queue):
-            self._unhide(new, consumers, now_ms)
+            self._unhide(new, consumers, now_ms, is_complete)
         elif isinstance(new, RemoteQueue):
             self.remote_queues[new.name] = new
             self.policies.on_queue(new)
@@ -458,9 +468,13 @@ class VhostQueues:
             watcher(queue, max(message_count, 1), now_ms)
         return consumers
 
-    def _unhide(self, queue: Queue, consumers: list[Consumer], now_ms: i64) -> None:
+    def _unhide(
+        self, queue: Queue, consumers: list[Consumer], now_ms: i64, is_complete: bool
+    ) -> None:
         """Let a hidden copy serve clients, and `consumers` that want to be its own."""
         queue.unhide(now_ms)
+        for watcher in self.take_over_watchers:
+            watcher(queue, is_complete)
         self.queues[queue.name] = queue
         self.policies.on_queue(queue)
         self._obey_pauses(queue)

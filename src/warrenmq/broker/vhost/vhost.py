@@ -17,6 +17,7 @@ from warrenmq.broker.vhost.loss_log import LossLog
 from warrenmq.broker.vhost.node_services import NodeServices
 from warrenmq.broker.vhost.pauses import QUEUE_PAUSE, paused_name
 from warrenmq.broker.vhost.queues import VhostQueues
+from warrenmq.broker.vhost.readers import VhostReaders
 from warrenmq.broker.vhost.sinks.staging import Staging
 from warrenmq.broker.vhost.store_host import VhostLossReport, VhostStoreHost
 from warrenmq.queues.arguments import parse_arguments
@@ -41,6 +42,7 @@ class Vhost(VhostQueues):
 
     def __init__(self, node: NodeServices, name: bytes, vhost_id: i64, store: VhostStore) -> None:
         super().__init__(node, name, vhost_id, store)
+        self.readers: VhostReaders = VhostReaders(self)
         # Losses that are not logged yet.
         self.losses: LossLog = LossLog(name)
         delayed = DelayedMessages(self, Handovers(self))

@@ -234,8 +234,8 @@ class MirrorPlace(ReplicaHost):
         assert taker is not None
         return taker.definition
 
-    def _replace(self, old: MessageTaker, new: MessageTaker) -> None:
-        self.vhost.replace_taker(old, new, self._host.now_ms())
+    def _replace(self, old: MessageTaker, new: MessageTaker, is_complete: bool = True) -> None:
+        self.vhost.replace_taker(old, new, self._host.now_ms(), is_complete)
 
     def let_go(self) -> None:
         """Let go of the queue, which the cluster has deleted, alone or with its vhost."""
@@ -333,7 +333,9 @@ class MirrorPlace(ReplicaHost):
         self.vhost.set_confirm_source(queue, source)
         taker = self.vhost.taker(self.name)
         if taker is not None and taker is not queue:
-            self._replace(taker, queue)
+            group = self.replica.group
+            assert group is not None
+            self._replace(taker, queue, group.reason != UNSYNCED)
 
     def _measure_promotion(self) -> None:
         group = self.replica.group

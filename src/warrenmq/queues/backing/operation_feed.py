@@ -55,6 +55,10 @@ class OperationFeed:
         """Every message that had a seq id in one of `runs` is gone for `reason`."""
         raise RuntimeError("abstract")
 
+    def readers_changed(self) -> None:
+        """A reader group has another part in the queue than before, or none any more."""
+        raise RuntimeError("abstract")
+
     def level_began(self, level: i64) -> OperationFeed | None:
         """A level of the same queue begins, that of priority `level`: returns its feed."""
         return None

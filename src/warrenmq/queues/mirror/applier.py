@@ -111,6 +111,8 @@ class MirrorApplier:
                 self._settle(level, records.read_runs(reader), now_ms)
             elif kind == records.RETURN_COUNT:
                 self._count_returns(reader)
+            elif kind == records.READERS:
+                is_for_disk = self._take_readers(reader) or is_for_disk
             elif kind == records.LEVEL:
                 self._level(reader)
             elif kind == records.EPOCH:
@@ -214,6 +216,11 @@ class MirrorApplier:
             if not level.is_settled(seq):
                 self.queue.return_counts[seq] = count
             left -= 1
+
+    def _take_readers(self, reader: RecordReader) -> bool:
+        parts = records.read_readers(reader)
+        backing = self.queue.backing
+        return backing.host.take_reader_parts(backing.ledger, parts)
 
     def _begin_epoch(self, reader: RecordReader, epoch: i64, now_ms: i64) -> bool:
         if reader.integer() != epoch:

@@ -16,6 +16,8 @@ seq ids, which ascend and neither touch nor overlap.
     SETTLED       level u8, reason u8, runs    gone (`queues/leave_reason.py`), published before or
                                                not
     RETURN_COUNT  count u32, (seq i64, returns u32) * count    of a quorum queue: it has one level
+    READERS       count u32, (group name, epoch i64, pattern text, acked i64, reserved i64) * count
+                  the parts of all reader groups in the queue; any other part is gone
 
 A `published` is flags u8, time of the publish i64 (ms since 1970), with the flag EXPIRES the time
 of expiry i64 (ms since 1970), and a message.
@@ -31,7 +33,14 @@ from typing import Final
 from librt.strings import BytesWriter, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64
 
-from warrenmq.queues.remote.link_records import MalformedRecordError, RecordReader, write_message
+from warrenmq.queues.reader_part import ReaderPart
+from warrenmq.queues.remote.link_records import (
+    MalformedRecordError,
+    RecordReader,
+    write_message,
+    write_name,
+    write_text,
+)
 from warrenmq.store.model.message import Message
 from warrenmq.store.model.runs import Runs
 
@@ -42,6 +51,7 @@ DELIVERED: Final = 4
 SPARED: Final = 5
 SETTLED: Final = 6
 RETURN_COUNT: Final = 7
+READERS: Final = 8
 
 # Flags of a published message.
 PERSISTENT: Final = 1
@@ -123,6 +133,19 @@ def write_return_counts(out: BytesWriter, counts: list[tuple[i64, i64]]) -> None
         write_i32_be(out, i32(count))
 
 
+def write_readers(out: BytesWriter, parts: list[ReaderPart]) -> None:
+    """Append READERS."""
+    out.append(READERS)
+    count: i64 = len(parts)
+    write_i32_be(out, i32(count))
+    for part in parts:
+        write_name(out, part.group)
+        write_i64_be(out, part.epoch)
+        write_text(out, part.pattern.encode())
+        write_i64_be(out, part.acked)
+        write_i64_be(out, part.reserved)
+
+
 def write_runs(out: BytesWriter, runs: Runs) -> None:
     """Append runs with their count."""
     count: i64 = len(runs)
@@ -155,6 +178,26 @@ def read_runs(reader: RecordReader) -> Runs:
         lowest = last + 2
         left -= 1
     return runs
+
+
+def read_readers(reader: RecordReader) -> list[ReaderPart]:
+    """The parts of READERS, whose kind has been read."""
+    left = reader.number()
+    parts: list[ReaderPart] = []
+    while left > 0:
+        group = reader.name()
+        epoch = reader.integer()
+        try:
+            pattern = reader.text().decode()
+        except UnicodeDecodeError:
+            raise MalformedRecordError("the pattern of a reader group is no text") from None
+        acked = reader.integer()
+        reserved = reader.integer()
+        if epoch < 0 or acked < 0 or reserved < acked or reserved >= SEQ_END:
+            raise MalformedRecordError("the part of a reader group is out of range")
+        parts.append(ReaderPart(group, epoch, pattern, acked, reserved))
+        left -= 1
+    return parts
 
 
 class PublishedReader:

@@ -135,6 +135,9 @@ class LevelFeed(OperationFeed):
         self._gatherer(reason).runs.extend(runs)
         self._gather(_RUN_BYTES * len(runs))
 
+    def readers_changed(self) -> None:
+        self._feed.tell_readers()
+
     def level_began(self, level: i64) -> OperationFeed | None:
         return self._feed.add_level(level)
 
@@ -273,6 +276,8 @@ class RingFeed:
         self._new_levels: list[i64] = []
         # The contents of EPOCH in the next payload: (level, next seq).
         self._starts: list[tuple[i64, i64]] = []
+        # The next payload has the parts of the reader groups.
+        self._tells_readers: bool = False
         self._is_changed: bool = False
 
     # -- begin and end -----------------------------------------------------------------------------
@@ -300,6 +305,7 @@ class RingFeed:
             if tells_delivered:
                 feed.repeat(first)
         queue.begin_epoch(epoch)
+        self._tells_readers = True
         self.has_operations = False
         self.note_changed()
 
@@ -324,13 +330,20 @@ class RingFeed:
         self.note_changed()
         return feed
 
+    def tell_readers(self) -> None:
+        """Tell all copies the parts of the reader groups, with the next payload."""
+        self._tells_readers = True
+        self.has_operations = True
+        self.note_changed()
+
     def repeat(self, level: i64, below: i64) -> None:
         """Tell all copies once more what consumers have had of a level, below a seq id.
 
-        How often messages were returned is told of all. A copy that was away has missed some of it,
-        or has forgotten it in a restart. The next payload has it, so it comes in order with
-        everything else.
+        How often messages were returned is told of all, and the parts of the reader groups. A copy
+        that was away has missed some of it, or has forgotten it in a restart. The next payload has
+        it, so it comes in order with everything else.
         """
+        self.tell_readers()
         for feed in self._levels:
             if feed.level == level:
                 feed.repeat(below)
@@ -382,4 +395,9 @@ class RingFeed:
             returned = feed.take_returned()
             if len(returned) > 0:
                 records.write_return_counts(out, returned)
+        if self._tells_readers:
+            # Now, and not when they changed: only the newest state matters.
+            self._tells_readers = False
+            backing = self.queue.backing
+            records.write_readers(out, backing.host.reader_parts(backing.ledger))
         return out.getvalue()

@@ -22,9 +22,13 @@ Invariants, `check()`: `acked <= reserved`; every reserved message lies in [acke
 last one is why a reserve stops before a message that a consumer has not settled: requeued inside a
 reserved range, it would change the range between two reads, and an ack of the range would lose it.
 
-The incarnation of a queue is its id, which is never used twice: a queue deleted and declared again
-is another incarnation. No clock, no I/O: the caller does the long poll and waits for the journal
+The incarnation of a queue tells its lives apart (`Queue.incarnation`): a queue deleted and declared
+again is another one. No clock, no I/O: the caller does the long poll and waits for the journal
 (admin/readers/calls.py).
+
+The copies of a mirrored queue have the group's part as well (`is_copy`), as its master tells them.
+So a reader goes on with the next master: seq ids are the same there, and what was reserved is
+reserved again when the copy takes over (`attach`).
 """
 
 from collections.abc import Callable
@@ -37,7 +41,14 @@ from warrenmq.queues.backing.paging import journal_missing
 from warrenmq.queues.entry import ALPHA, GAMMA, Entry
 from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.readers.group_error import GroupError, acked_text, beyond_text, gone_error
+from warrenmq.queues.readers.group_error import (
+    GroupError,
+    acked_text,
+    beyond_text,
+    gone_error,
+    lapsed_error,
+    moved_error,
+)
 from warrenmq.queues.readers.reservation import ENOUGH, EVERYTHING, LOADING, MORE, Reservation
 from warrenmq.store.index.content_load import RECORD_OVERHEAD_BYTES
 from warrenmq.store.model.message import NOT_JOURNALED
@@ -54,21 +65,33 @@ class GroupMember:
     """The part of the group `group_name` in one queue, for as long as that queue exists."""
 
     def __init__(
-        self, group_name: bytes, queue_name: bytes, queue_id: i64, acked: i64, reserved: i64
+        self,
+        group_name: bytes,
+        queue_name: bytes,
+        queue_id: i64,
+        incarnation: i64,
+        acked: i64,
+        reserved: i64,
     ) -> None:
         self.group_name: bytes = group_name
         self.queue_name: bytes = queue_name
+        # The id of the queue on this node.
         self.queue_id: i64 = queue_id
-        # None: the queue is deleted, recovery did not find it, or its master has moved.
+        self.incarnation: i64 = incarnation
+        # None: the queue is deleted, recovery did not find it, or it is a copy, or it has lapsed.
         self.queue: Queue | None = None
-        # Whether another node has become the master of the queue.
-        self.has_moved: bool = False
+        # The queue is a copy whose master is another node, which serves the group.
+        self.is_copy: bool = False
+        # The queue goes on from a copy that may lack messages.
+        self.has_lapsed: bool = False
         # The queue was deleted when it had nothing left to read, so nothing is lost.
         self.is_ended: bool = False
         self.acked: i64 = acked
         self.reserved: i64 = reserved
         # `acked` as far as the journal's acks are known to be durable; the limit of the definition.
         self.acked_durable: i64 = acked
+        # `acked` as far as the copies of the queue that count are known to have it, too.
+        self.acked_at_copies: i64 = acked
         # `acked` of the definition on disk; -1: there is none.
         self.stored_acked: i64 = -1
         # `reserved` of the definition on disk; -1: there is none.
@@ -87,9 +110,22 @@ class GroupMember:
         self._load: RangeLoad | None = None
 
     @property
+    def acked_for_good(self) -> i64:
+        """The position whose acks are durable, here and at the copies of the queue that count."""
+        queue = self.queue
+        if queue is None or queue.confirm_source is None:
+            return self.acked_durable
+        return min(self.acked_durable, self.acked_at_copies)
+
+    @property
+    def birth(self) -> i64:
+        """The birth of the queue in its cluster; 0: on a lone node, or the queue is gone."""
+        return 0 if self.queue is None else self.queue.definition.birth
+
+    @property
     def is_lost(self) -> bool:
-        """Whether the queue was deleted with messages that the group had not read, or has moved."""
-        return self.queue is None and not self.is_ended
+        """Whether messages that the group had not read are lost, or the queue with all of them."""
+        return self.queue is None and not self.is_ended and not self.is_copy
 
     @property
     def is_stored(self) -> bool:
@@ -104,13 +140,25 @@ class GroupMember:
         The call counts as use: a queue does not expire under a reader.
         """
         queue = self.queue
+        if self.is_copy:
+            raise moved_error(self.group_name, self.queue_name, self.incarnation)
+        if self.has_lapsed:
+            raise self.lapse()
         if queue is None:
-            raise gone_error(self.group_name, self.queue_name, self.queue_id, self.has_moved)
+            raise gone_error(self.group_name, self.queue_name, self.incarnation)
         queue.last_used_ms = now_ms
         return queue
 
+    def lapse(self) -> GroupError:
+        """The refusal of a queue that `has_lapsed`."""
+        return lapsed_error(
+            self.group_name, self.queue_name, self.incarnation, self.acked, self.reserved
+        )
+
     def check_start(self, start: i64) -> None:
         """Raise GroupError unless a reserve may begin at `start`."""
+        if self.is_copy or self.has_lapsed:
+            self.expect_queue(0)
         if start < self.acked:
             raise GroupError(
                 DATA_LOSS, acked_text(self.group_name, self.queue_name, self.acked, start)
@@ -139,6 +187,8 @@ class GroupMember:
 
     def check_end(self, end: i64) -> None:
         """Raise GroupError unless everything below `end` may be acked, or is acked already."""
+        if self.is_copy or self.has_lapsed:
+            self.expect_queue(0)
         if end > self.reserved:
             raise GroupError(
                 DATA_LOSS, beyond_text(self.group_name, self.queue_name, self.reserved, end)
@@ -368,12 +418,13 @@ class GroupMember:
     # -- life of the group -------------------------------------------------------------------------
 
     def attach(self, queue: Queue) -> None:
-        """Take back the live messages of [acked, reserved) in recovery, before any delivery.
+        """Take back the live messages of [acked, reserved), before any delivery.
 
-        Messages that are on disk only are read first; meanwhile `is_attaching` is set and the queue
-        delivers nothing.
+        In recovery, and when a copy has become the master. Messages that are on disk only are read
+        first; meanwhile `is_attaching` is set and the queue delivers nothing.
         """
         self.queue = queue
+        self.is_copy = False
         queue.backing.journals_transient = True
         reserved = self.reserved
         # Transient messages had seq ids that no journal records: the next message must not get one
@@ -432,7 +483,7 @@ class GroupMember:
         self._cancel_load()
         queue, self.queue = self.queue, None
         if queue is not None:
-            self.has_moved = queue.is_hidden
+            self.is_copy = queue.is_hidden
             for entry in self.reserved_entries:
                 queue.leave(entry, ACKED, now_ms)
         self.reserved_entries = []
@@ -440,6 +491,28 @@ class GroupMember:
             if queue is not None:
                 queue.demand.is_restoring = False
             self._end_attaching()
+
+    def follow(self, acked: i64, reserved: i64) -> None:
+        """Stand where the master of the queue, of which this is a copy, says that the group does.
+
+        Another master may have said more: what only that one knew counts no more.
+        """
+        self.acked = acked
+        self.reserved = reserved
+        self.acked_durable = min(self.acked_durable, acked)
+        self.acked_at_copies = min(self.acked_at_copies, acked)
+
+    def take_over(self, queue: Queue, is_complete: bool) -> None:
+        """Serve the group, as the copy `queue` has become the master.
+
+        Unless the copy `is_complete`, the group has lost messages: calls are refused until an
+        opener accepts that.
+        """
+        if is_complete:
+            self.attach(queue)
+        else:
+            self.is_copy = False
+            self.has_lapsed = True
 
     def end(self) -> None:
         """Note that the queue is about to be deleted with nothing left to read: no loss."""

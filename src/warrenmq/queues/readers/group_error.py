@@ -2,7 +2,7 @@
 
 from mypy_extensions import i64
 
-from warrenmq.vocabulary.error_codes import DATA_LOSS
+from warrenmq.vocabulary.error_codes import DATA_LOSS, MOVED
 from warrenmq.vocabulary.names import name_text
 
 
@@ -36,10 +36,32 @@ def beyond_text(group: bytes, queue: bytes, reserved: i64, position: i64) -> str
     )
 
 
-def gone_error(group: bytes, queue: bytes, queue_id: i64, has_moved: bool) -> GroupError:
-    """The refusal of a queue that this node does not serve any more: deleted, or moved."""
-    end = "has moved: another node has become its master" if has_moved else "is deleted"
+def gone_error(group: bytes, queue: bytes, incarnation: i64) -> GroupError:
+    """The refusal of a queue that is deleted."""
+    return GroupError(DATA_LOSS, f"{_subject(group, queue, incarnation)} is deleted")
+
+
+def moved_error(group: bytes, queue: bytes, incarnation: i64) -> GroupError:
+    """The refusal of a queue whose master is another node: the reader goes on there."""
+    return GroupError(
+        MOVED,
+        f"{_subject(group, queue, incarnation)} has moved: another node has become its master",
+    )
+
+
+def lapsed_error(
+    group: bytes, queue: bytes, incarnation: i64, acked: i64, reserved: i64
+) -> GroupError:
+    """The refusal of a queue whose master died, and that goes on from a copy not in sync."""
     return GroupError(
         DATA_LOSS,
-        f"reader group '{name_text(group)}': queue '{name_text(queue)}' (incarnation {queue_id}) {end}",
+        f"{_subject(group, queue, incarnation)} has lost messages, as a mirror that was not "
+        f"synchronised became its master: any of those from position {acked} on may be missing, "
+        f"also of the range [{acked}, {reserved}) that the group had reserved",
+    )
+
+
+def _subject(group: bytes, queue: bytes, incarnation: i64) -> str:
+    return (
+        f"reader group '{name_text(group)}': queue '{name_text(queue)}' (incarnation {incarnation})"
     )

@@ -10,7 +10,9 @@ newest opener wins: a crashed program can resume at once, and calls left over fr
 refused instead of acking behind its back. Readers of a deleted group are refused too when another
 group of its name exists, since epochs begin with the time of creation.
 
-The part of a group in one queue is a `GroupMember` (group.py).
+The part of a group in one queue is a `GroupMember` (group.py). Of a mirrored queue its copies have
+the part too, in a group of that name on their own node: `follow` keeps it, and `take_over` serves
+it when a copy has become the master. A group may be known by such parts alone (`is_shadow`).
 """
 
 from collections.abc import Callable
@@ -20,8 +22,9 @@ from mypy_extensions import i64
 
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.queue import Queue
+from warrenmq.queues.reader_part import ReaderPart
 from warrenmq.queues.readers.group import GroupMember
-from warrenmq.queues.readers.group_error import GroupError, gone_error
+from warrenmq.queues.readers.group_error import GroupError
 from warrenmq.store.model.message import QueueLedger
 from warrenmq.vocabulary.error_codes import DATA_LOSS, FENCED, NOT_FOUND, PRECONDITION
 from warrenmq.vocabulary.names import name_text
@@ -40,6 +43,8 @@ class ReaderGroup:
         self.epoch: i64 = epoch
         # The client that opened this epoch, for errors to fenced clients; "" after a restart.
         self.opener: str = ""
+        # No client has opened the group on this node: it goes with its last copy of a queue.
+        self.is_followed: bool = False
         self.pattern: str = pattern
         self._matcher: NamePattern = compile_pattern(pattern)
         # The members, by queue id.
@@ -67,21 +72,41 @@ class ReaderGroup:
                 f"(epoch {self.epoch}); the caller's epoch {epoch} is over",
             )
 
-    def member(self, queue_id: i64) -> GroupMember:
-        """The member for that queue id; GroupError when there is none."""
-        member = self.members.get(queue_id)
-        if member is None:
-            raise GroupError(
-                DATA_LOSS,
-                f"reader group '{name_text(self.name)}' reads no queue with incarnation {queue_id}",
-            )
-        return member
+    @property
+    def is_stored(self) -> bool:
+        """Whether the definition on disk is up to date, as far as the durable acks allow."""
+        if self.stored_epoch != self.epoch or len(self.left) > 0:
+            return False
+        return all([member.is_stored for member in self.members.values()])
+
+    def member(self, incarnation: i64) -> GroupMember:
+        """The member for that incarnation of a queue; GroupError when there is none."""
+        # That of a queue of a lone node is its id.
+        member = self.members.get(incarnation)
+        if member is not None and member.incarnation == incarnation:
+            return member
+        for other in self.members.values():
+            if other.incarnation == incarnation:
+                return other
+        raise GroupError(
+            DATA_LOSS,
+            f"reader group '{name_text(self.name)}' reads no queue with incarnation {incarnation}",
+        )
 
     def ordered(self) -> list[GroupMember]:
-        """The members, by name of their queue."""
-        by_name = [(member.queue_name, member.queue_id, member) for member in self.members.values()]
+        """The members that are no copies, by name of their queue."""
+        by_name = [
+            (member.queue_name, member.queue_id, member)
+            for member in self.members.values()
+            if not member.is_copy
+        ]
         by_name.sort(key=_name_and_id)
         return [member for _, _, member in by_name]
+
+    @property
+    def is_shadow(self) -> bool:
+        """Whether the group is known here by copies of queues alone, and to no client."""
+        return self.is_followed and len(self.ordered()) == 0
 
     def set_pattern(self, pattern: str) -> None:
         """Read the queues that match `pattern`; all queues must be matched again."""
@@ -104,42 +129,77 @@ class ReaderGroup:
 
         The caller makes the definition durable.
         """
-        if len(self.members) >= MEMBERS_MAX:
+        if len(self.ordered()) >= MEMBERS_MAX:
             raise GroupError(
                 PRECONDITION,
                 f"reader group '{name_text(self.name)}' would have more than {MEMBERS_MAX} queues",
             )
-        member = GroupMember(self.name, queue.name, queue.id, start, start)
+        member = self._add(queue, start, start)
         member.queue = queue
         queue.backing.journals_transient = True
+
+    def follow(self, queue: Queue, part: ReaderPart) -> None:
+        """Stand in the copy `queue` where its master says that the group does.
+
+        The caller makes the definition durable.
+        """
+        if part.epoch > self.epoch:
+            self.epoch = part.epoch
+            self.opener = ""
+            if part.pattern != self.pattern:
+                self.set_pattern(_usable(part.pattern))
+        member = self.members.get(queue.id)
+        if member is None:
+            member = self._add(queue, part.acked, part.reserved)
+            member.is_copy = True
+            queue.backing.journals_transient = True
+        member.follow(part.acked, part.reserved)
+
+    def _add(self, queue: Queue, acked: i64, reserved: i64) -> GroupMember:
+        member = GroupMember(self.name, queue.name, queue.id, queue.incarnation, acked, reserved)
         self.members[queue.id] = member
         self.left.discard(queue.id)
+        return member
 
     def recover_member(
         self,
         queue_id: i64,
         queue_name: bytes,
+        incarnation: i64,
         acked: i64,
         reserved: i64,
         is_ended: bool,
         queue: Queue | None,
     ) -> None:
-        """Restore a member from its definition; `queue`: None when it is gone."""
-        member = GroupMember(self.name, queue_name, queue_id, acked, max(acked, reserved))
+        """Restore a member from its definition; `queue`: None when it is gone.
+
+        A queue that has come into a cluster since has another incarnation than in the definition.
+        """
+        if queue is not None:
+            incarnation = queue.incarnation
+        elif incarnation == 0:
+            incarnation = queue_id
+        member = GroupMember(
+            self.name, queue_name, queue_id, incarnation, acked, max(acked, reserved)
+        )
         member.stored_acked = acked
         member.stored_reserved = reserved
         member.is_ended = is_ended
         self.members[queue_id] = member
         if queue is not None and queue.is_hidden:
-            member.has_moved = True
+            member.is_copy = True
+            queue.backing.journals_transient = True
         elif queue is not None:
             member.attach(queue)
 
     def leave(self, member: GroupMember, now_ms: i64) -> None:
         """Remove a member; its reserved messages are ready again."""
+        queue = member.queue
         member.release(now_ms)
         del self.members[member.queue_id]
         self.left.add(member.queue_id)
+        if queue is not None:
+            _tell_copies(queue)
 
     def reserved_count(self) -> i64:
         """The number of messages that the group has reserved."""
@@ -180,8 +240,12 @@ class ReaderGroups:
         starts: dict[int, int],
         may_rebind: bool,
         now_ms: i64,
+        wanted_epoch: i64 = 0,
     ) -> ReaderGroup:
-        """Create the group or take it over, under a new epoch.
+        """Create the group or take it over, under the next epoch, or under `wanted_epoch`.
+
+        A `wanted_epoch` counts if it is no older than that of the group; the caller has chosen it,
+        and this node may have been told of it by the master of a mirrored queue already.
 
         The caller makes the definition durable. The group reads `queues` from then on; with a
         `pattern`, these are the queues it matches. A queue that joins begins at its position in
@@ -207,13 +271,14 @@ class ReaderGroups:
         if group is None:
             group = ReaderGroup(name, max(now_ms, self._deleted_epoch), pattern)
             self.by_name[name] = group
-        group.epoch += 1
+        group.epoch = wanted_epoch if wanted_epoch >= group.epoch else group.epoch + 1
         group.opener = opener
+        group.is_followed = False
         group.set_pattern(pattern)
         for member in group.ordered():
             # Keep ended members of a pattern group: a reader that crashed may still name them.
             is_gone = member.queue_id not in wanted and not (member.is_ended and pattern != "")
-            # The master of a queue that is lost and wanted has moved, and come back.
+            # A queue that is lost and wanted has lapsed.
             if is_gone or member.is_lost:
                 group.leave(member, now_ms)
         for queue in queues:
@@ -232,14 +297,20 @@ class ReaderGroups:
             return
         for member in group.ordered():
             if member.is_lost and member.queue_name in elsewhere:
-                if member.has_moved:
-                    raise gone_error(member.group_name, member.queue_name, member.queue_id, True)
+                if member.has_lapsed:
+                    raise member.lapse()
                 raise GroupError(
                     DATA_LOSS,
                     f"reader group '{name_text(name)}' was reading an earlier queue "
-                    f"'{name_text(member.queue_name)}' (incarnation {member.queue_id}) that is deleted; "
+                    f"'{name_text(member.queue_name)}' (incarnation {member.incarnation}) that is deleted; "
                     "the one there is now is a new one, on another node",
                 )
+
+    def shown(self) -> list[ReaderGroup]:
+        """The groups that clients have opened on this node, by name."""
+        names = [group.name for group in self.by_name.values() if not group.is_shadow]
+        names.sort()
+        return [self.by_name[name] for name in names]
 
     def get(self, name: bytes) -> ReaderGroup:
         """The group `name`; GroupError when there is none."""
@@ -253,9 +324,12 @@ class ReaderGroups:
         group = self.get(name)
         group.is_deleted = True
         self._deleted_epoch = max(self._deleted_epoch, group.epoch)
-        for member in group.members.values():
-            member.release(now_ms)
         del self.by_name[name]
+        for member in group.members.values():
+            queue = member.queue
+            member.release(now_ms)
+            if queue is not None:
+                _tell_copies(queue)
 
     def find_unacked(self, ledger: QueueLedger, first: i64, end: i64) -> list[Entry]:
         """The messages of [first, end) of a queue that groups have reserved: unacked entries."""
@@ -311,6 +385,74 @@ class ReaderGroups:
                 member.detach(now_ms)
         return ended
 
+    # -- copies of mirrored queues -----------------------------------------------------------------
+
+    def parts_of(self, ledger: QueueLedger) -> list[ReaderPart]:
+        """The groups' parts in the queue of `ledger`, which this node serves, for its copies."""
+        parts: list[ReaderPart] = []
+        for group in self.by_name.values():
+            member = group.members.get(ledger.queue_id)
+            if member is not None and not member.is_copy and not member.has_lapsed:
+                parts.append(
+                    ReaderPart(
+                        group.name, group.epoch, group.pattern, member.acked, member.reserved
+                    )
+                )
+        return parts
+
+    def follow(self, queue: Queue, parts: list[ReaderPart]) -> list[ReaderGroup]:
+        """Let the copy `queue` have `parts` and no others; returns the groups that have changed.
+
+        The caller makes their definitions durable; a group that `is_deleted` then is forgotten.
+        """
+        changed: list[ReaderGroup] = []
+        told: set[bytes] = set()
+        for part in parts:
+            told.add(part.group)
+            group = self.by_name.get(part.group)
+            if group is None:
+                group = ReaderGroup(part.group, part.epoch, _usable(part.pattern))
+                group.is_followed = True
+                self.by_name[part.group] = group
+            group.follow(queue, part)
+            changed.append(group)
+        for group in list(self.by_name.values()):
+            if group.name not in told and self._forget_copy(group, queue):
+                changed.append(group)
+        return changed
+
+    def forget_copies(self, queue: Queue) -> list[ReaderGroup]:
+        """Forget the parts in a copy that is discarded; returns the groups, as `follow` does."""
+        return [group for group in list(self.by_name.values()) if self._forget_copy(group, queue)]
+
+    def take_over(self, queue: Queue, is_complete: bool) -> None:
+        """Serve `queue`, as this copy has become the master; see `GroupMember.take_over`."""
+        for group in self.by_name.values():
+            member = group.members.get(queue.id)
+            if member is not None and member.is_copy:
+                member.take_over(queue, is_complete)
+            elif member is None:
+                # A queue that a pattern matches, and that no group had read before, joins now.
+                group.matched_upto = min(group.matched_upto, queue.id - 1)
+
+    def leave_node(self, group: ReaderGroup, now_ms: i64) -> None:
+        """Let go of the queues that the group reads here; its parts in copies stay."""
+        for member in group.ordered():
+            group.leave(member, now_ms)
+        group.is_followed = True
+
+    def _forget_copy(self, group: ReaderGroup, queue: Queue) -> bool:
+        member = group.members.get(queue.id)
+        if member is None or not member.is_copy:
+            return False
+        del group.members[queue.id]
+        group.left.add(queue.id)
+        if group.is_followed and len(group.members) == 0:
+            group.is_deleted = True
+            self._deleted_epoch = max(self._deleted_epoch, group.epoch)
+            del self.by_name[group.name]
+        return True
+
     def refuse_second_holder(self, name: bytes, queue: Queue) -> None:
         """Raise GroupError when another group than `name` has reserved messages of `queue`.
 
@@ -350,6 +492,21 @@ def compile_pattern(pattern: str) -> NamePattern:
         raise ValueError(f"the pattern of queue names is no regular expression: {error}") from None
 
 
+def _usable(pattern: str) -> str:
+    """The pattern, or "" if this node cannot use it: a group keeps its positions without one."""
+    try:
+        compile_pattern(pattern)
+    except ValueError:
+        return ""
+    return pattern
+
+
+def _tell_copies(queue: Queue) -> None:
+    feed = queue.backing.feed
+    if feed is not None:
+        feed.readers_changed()
+
+
 def _name_and_id(item: tuple[bytes, i64, GroupMember]) -> tuple[bytes, i64]:
     return item[0], item[1]
 
@@ -360,25 +517,18 @@ def _refuse_loss(group: ReaderGroup, queues: list[Queue], pattern: str) -> None:
         if not member.is_lost:
             continue
         successor = names.get(member.queue_name)
-        if successor is not None and successor.id == member.queue_id:
-            raise GroupError(
-                DATA_LOSS,
-                f"reader group '{name_text(group.name)}' has let go of queue '{name_text(member.queue_name)}' "
-                f"(incarnation {member.queue_id}), as this node was not its master for a time; what the "
-                "group had reserved is ready again, or has gone to others",
-            )
+        if member.has_lapsed and successor is not None:
+            raise member.lapse()
         if successor is not None:
             raise GroupError(
                 DATA_LOSS,
                 f"reader group '{name_text(group.name)}' was reading an earlier queue '{name_text(member.queue_name)}' "
-                f"(incarnation {member.queue_id}) that is deleted; the one there is now is a new one "
-                f"(incarnation {successor.id})",
+                f"(incarnation {member.incarnation}) that is deleted; the one there is now is a new one "
+                f"(incarnation {successor.incarnation})",
             )
         if pattern != "" and pattern == group.pattern:
-            if member.has_moved:
-                raise gone_error(member.group_name, member.queue_name, member.queue_id, True)
             raise GroupError(
                 DATA_LOSS,
                 f"reader group '{name_text(group.name)}' was reading queue '{name_text(member.queue_name)}' "
-                f"(incarnation {member.queue_id}), which was deleted with messages that were not read",
+                f"(incarnation {member.incarnation}), which was deleted with messages that were not read",
             )

@@ -2,23 +2,42 @@
 
 The part of a group in a queue lives with the queue, on its home. A broker that runs alone has the
 whole group, as one part; the home of its queues is "". In a cluster the driver opens the group at
-each home, under an epoch of that home. A pattern is opened at every node, because a queue that
-matches it may be declared on any. A home that is down is waited for: without it, the driver could
-not tell its queues from deleted ones.
+each home. A pattern is opened at every node, because a queue that matches it may be declared on
+any. A home that is down is waited for: without it, the driver could not tell its queues from
+deleted ones.
+
+All parts have the same epoch, above all that the homes have given. So when the master of a mirrored
+queue moves, the requests of a running batch are good at its new home as well (`relocate`): the
+group's part has come along, with that epoch.
 """
 
+import random
 import time
 from typing import Final
 
+from msgspec.structs import replace
+
+from warrenmq.admin.client.client import NodeUnreachableError
 from warrenmq.admin.protocol.homes import LocateQueues, QueuesLocated
-from warrenmq.admin.protocol.requests import GroupOpened, Member, OpenGroup, Reserve, Reserved
+from warrenmq.admin.protocol.requests import (
+    GroupOpened,
+    Member,
+    MemberRange,
+    OpenGroup,
+    Reserve,
+    Reserved,
+)
 from warrenmq.spark.broker_link import BrokerLink
-from warrenmq.spark.homes import Homes, Place, homes_of
+from warrenmq.spark.homes import Homes, Place, QueueLink, homes_in, homes_of
 from warrenmq.spark.options import EARLIEST, SourceOptions
+from warrenmq.spark.streams.offsets import QueueKey, queue_key
 from warrenmq.spark.streams.polls import Polls
 
 # Interval at which a pattern's group looks for nodes that have come into the cluster (s).
 _LOOK_S: Final = 5.0
+# Epochs of two queries that open a group at the same moment, at several nodes, are about this far
+# from each other, so that each home knows the newer one.
+_EPOCHS_APART: Final = 1000
 # The home of all queues of a node that runs alone.
 ALONE: Final = ""
 
@@ -31,6 +50,8 @@ class GroupParts:
         self._group = group
         # The epoch of each part, by home; empty until the group is opened.
         self.epochs: dict[str, int] = {}
+        # The home of each queue of the group, where its requests go.
+        self.home_of: dict[QueueKey, str] = {}
         self._polls = Polls()
         self._looked_s = 0.0
 
@@ -48,15 +69,46 @@ class GroupParts:
         wanted = LocateQueues(self._names(), self._options.pattern)
         located = self._homes().locate(wanted, entry)
         self.epochs = {}
+        self.home_of = {}
         if not located.nodes:
             opened = entry.request(self._open_request(self._names()), GroupOpened)
             self.epochs[ALONE] = opened.epoch
             return [(ALONE, member) for member in opened.members]
-        members: list[tuple[str, Member]] = []
-        for home, request in self._requests(located):
-            members += self._open_part(home, request)
+        members: dict[str, list[tuple[str, Member]]] = {}
+        requests = self._requests(located)
+        for home, (request, queues) in requests.items():
+            members[home] = self._open_part(home, request, queues)
+        if len(self.epochs) > 1:
+            newest = max(self.epochs.values()) + random.randint(1, _EPOCHS_APART)
+            for home in list(self.epochs):
+                request, queues = requests[home]
+                members[home] = self._open_part(home, replace(request, epoch=newest), queues)
         self._looked_s = time.monotonic()
-        return members
+        return [member for of_home in members.values() for member in of_home]
+
+    def note(self, home: str, member: Member | MemberRange) -> QueueKey:
+        """Note that a queue of the group lives on `home`; returns its key."""
+        key = queue_key(member.queue, member.incarnation, home, member.birth)
+        self.home_of[key] = home
+        return key
+
+    def relocate(self, entry: BrokerLink) -> None:
+        """Find the homes of the queues anew; the group's parts have moved with their queues.
+
+        Raises SourceError when a home stays away.
+        """
+        keys = [key for key in self.home_of if key.is_birth]
+        wanted = LocateQueues([key.queue for key in keys])
+        found = homes_in(self._homes().locate(wanted, entry))
+        newest = max(self.epochs.values(), default=0)
+        for key in keys:
+            # A queue that is deleted is so at the home that it had.
+            home = found.get(key.queue, self.home_of[key])
+            self.home_of[key] = home
+            self.epochs.setdefault(home, newest)
+        if not self._options.pattern:
+            in_use = set(self.home_of.values())
+            self.epochs = {home: each for home, each in self.epochs.items() if home in in_use}
 
     def join_nodes(self, entry: BrokerLink) -> list[tuple[str, Member]]:
         """Open the group at nodes that run since; returns their queues. Only for a pattern."""
@@ -68,18 +120,24 @@ class GroupParts:
         homes = self._homes()
         homes.locate(LocateQueues(), entry)
         members: list[tuple[str, Member]] = []
+        newest = max(self.epochs.values(), default=0)
         for home in homes.places.keys() - self.epochs.keys():
-            members += self._open_part(home, self._open_request([], is_new_node=True))
+            request = self._open_request([], is_new_node=True)
+            members += self._open_part(home, replace(request, epoch=newest), [])
         return members
 
-    def link(self, home: str, entry: BrokerLink, place: Place | None = None) -> BrokerLink:
-        """This process's connection to `home`; `place` is where the driver has found it."""
-        if home == ALONE:
-            return entry
+    def queue_link(self, key: QueueKey, home: str, place: Place | None = None) -> QueueLink:
+        """A connection to the home of a queue in a cluster, which it follows; see `link`."""
         homes = self._homes()
         if place is not None:
             homes.hint(home, place)
-        return homes.link(home)
+        return homes.queue_link(key.queue, home)
+
+    def ack_link(self, home: str, entry: BrokerLink) -> BrokerLink:
+        """The process's connection to `home` for requests about all its queues of the group."""
+        if home == ALONE:
+            return entry
+        return self._homes().link(home, self._queues_at(home))
 
     def lag_link(self, home: str) -> BrokerLink:
         """A connection to `home` of a cluster that does not wait for it."""
@@ -110,14 +168,21 @@ class GroupParts:
 
     # -- opening -----------------------------------------------------------------------------------
 
-    def _requests(self, located: QueuesLocated) -> list[tuple[str, OpenGroup]]:
-        """The requests for all nodes, in the order in which they are sent.
+    def _requests(self, located: QueuesLocated) -> dict[str, tuple[OpenGroup, list[bytes]]]:
+        """The requests for all nodes, and their queues, in the order in which they are sent.
 
         The node that answered comes first if it has to refuse a queue that does not exist: until
         then nothing has changed anywhere.
         """
         if self._options.pattern:
-            return [(place.id, self._open_request([])) for place in located.nodes]
+            found = homes_in(located)
+            return {
+                place.id: (
+                    self._open_request([]),
+                    [queue for queue, home in found.items() if home == place.id],
+                )
+                for place in located.nodes
+            }
         node_of = {each.queue: each.node for each in located.homes}
         names = {place.id: place.node for place in located.nodes}
         queues: dict[str, list[bytes]] = {home: [] for home in names}
@@ -128,14 +193,28 @@ class GroupParts:
             queues[home].append(name)
             if name not in node_of:
                 missing = home
-        found = []
+        requests = {}
         for home in sorted(queues, key=lambda each: (each != missing, each)):
             elsewhere = [name for name in self._names() if name not in queues[home]]
-            found.append((home, self._open_request(queues[home], elsewhere)))
-        return found
+            requests[home] = self._open_request(queues[home], elsewhere), queues[home]
+        return requests
 
-    def _open_part(self, home: str, request: OpenGroup) -> list[tuple[str, Member]]:
-        opened = self._homes().link(home).request(request, GroupOpened)
+    def _open_part(
+        self, home: str, request: OpenGroup, queues: list[bytes]
+    ) -> list[tuple[str, Member]]:
+        """Open the group at `home`, which has `queues` of it.
+
+        A home without any that does not answer is like one that is down. Raises QueuesMovedError.
+        """
+        homes = self._homes()
+        if queues:
+            opened = homes.link(home, queues).request(request, GroupOpened)
+        else:
+            try:
+                opened = homes.ask_once(home, request, GroupOpened)
+            except NodeUnreachableError:
+                self.epochs.pop(home, None)
+                return []
         # Epoch 0: the group has nothing at this node.
         if opened.epoch:
             self.epochs[home] = opened.epoch
@@ -171,4 +250,7 @@ class GroupParts:
 
     def _new_poll_link(self, home: str, has_queues: bool) -> BrokerLink:
         timeout_ms = self._options.retry_timeout_ms if has_queues else 0
-        return self._homes().new_link(home, timeout_ms)
+        return self._homes().new_link(home, timeout_ms, lambda: self._queues_at(home))
+
+    def _queues_at(self, home: str) -> list[bytes]:
+        return [key.queue for key, each in list(self.home_of.items()) if each == home]

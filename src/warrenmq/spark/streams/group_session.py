@@ -5,30 +5,34 @@ a broker restart keeps the group's epoch, because the tasks of a running batch u
 Data loss (a deleted queue, or positions that another client acked) ends the query. With
 `failOnDataLoss=false` it is logged instead, and the stream continues with the messages that exist.
 
-In a cluster the group has a part at each node with queues of it (group_parts.py).
+In a cluster the group has a part at each node with queues of it (group_parts.py). When a mirrored
+queue gets another master, a request that has failed for it is made again at the new one.
 """
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from warrenmq.admin.client.client import AdminRefusedError, NodeAddress
 from warrenmq.admin.protocol import requests
 from warrenmq.spark.broker_link import BrokerLink, link_to
-from warrenmq.spark.homes import Place
+from warrenmq.spark.homes import Place, QueueLink, QueuesMovedError
 from warrenmq.spark.options import ACK_ON_LATEST_OFFSET, SourceOptions
-from warrenmq.spark.retry import SourceError
+from warrenmq.spark.retry import Retry, SourceError
 from warrenmq.spark.streams.group_claim import claim_group
 from warrenmq.spark.streams.group_parts import ALONE, GroupParts
 from warrenmq.spark.streams.lag import SourceLag
 from warrenmq.spark.streams.offsets import Positions, QueueKey, queue_key
-from warrenmq.vocabulary.error_codes import DATA_LOSS, NOT_FOUND
+from warrenmq.vocabulary.error_codes import DATA_LOSS, MOVED, NOT_FOUND
 from warrenmq.vocabulary.patterns.name_pattern import NamePattern
 
 _REOPEN_PAUSE_S: Final = 0.5
 
 _log = logging.getLogger("warren.spark")
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,8 @@ class GroupSession:
         self._is_open = False
         # Position of each member when this process first saw it: where a joined queue is read from.
         self._met_at: dict[QueueKey, int] = {}
+        # The members, by the keys that checkpoints of earlier versions have for them.
+        self._by_old_key: dict[QueueKey, QueueKey] = {}
         # End (exclusive seq id) of the reserved range of each member.
         self._reserved: dict[QueueKey, int] = {}
         # Queues of a pattern that were deleted when they had nothing left to read.
@@ -79,6 +85,10 @@ class GroupSession:
         if not self._is_open:
             self.open()
         return self._parts.epochs[home]
+
+    def home(self, key: QueueKey) -> str:
+        """The node that serves the queue `key` of the group; "" on a node that runs alone."""
+        return self._parts.home_of[key]
 
     @property
     def members(self) -> Positions:
@@ -94,22 +104,18 @@ class GroupSession:
         """
         claim_group(self._options.uri, self._group)
         try:
-            self._open()
+            self._follow(self._open)
         except AdminRefusedError as error:
             raise final(error) from None
 
-    def with_homes(self, stored: Positions) -> dict[QueueKey, int]:
-        """`stored`, where queues without a home have the one that they live on now.
+    def with_births(self, stored: Positions) -> dict[QueueKey, int]:
+        """`stored`, where the queues of a cluster have the keys that they have now.
 
-        A checkpoint has such queues when its node has come into a cluster since.
+        The checkpoint may be of an earlier version, or of a time when the node ran alone.
         """
-        found = dict(stored)
-        if not all(key.home for key in stored) and (self.members and self._parts.is_clustered):
-            for member in self.members:
-                old = QueueKey(member.name, member.incarnation)
-                if old in found:
-                    found[member] = found.pop(old)
-        return found
+        if all(key.is_birth for key in stored) or not self.members:
+            return dict(stored)
+        return {self._by_old_key.get(key, key): seq for key, seq in stored.items()}
 
     def resume(self, stored: Positions) -> dict[QueueKey, int]:
         """Where to resume in each queue: `stored`, or the group's position after accepted loss."""
@@ -132,13 +138,17 @@ class GroupSession:
         stands before `stored` and that data loss is accepted, only the group's positions are
         returned: a batch from `stored` on would leave out the messages between.
         """
+
+        def reserve() -> dict[QueueKey, int]:
+            return self._reserve_from(self.resume(stored), stored, limits, wait_ms, until)
+
         try:
             self._meet(self._parts.join_nodes(self.link()))
-            return self._reserve_from(self.resume(stored), stored, limits, wait_ms, until)
+            return self._follow(reserve)
         except AdminRefusedError as error:
             self._reopen_after(error)
         try:
-            return self._reserve_from(self.resume(stored), stored, limits, wait_ms, until)
+            return self._follow(reserve)
         except AdminRefusedError as error:
             raise final(error) from None
 
@@ -157,7 +167,7 @@ class GroupSession:
         """
         request = requests.PlanRange(
             group=self._group,
-            epoch=self.epoch(key.home),
+            epoch=self.epoch(self.home(key)),
             incarnation=key.incarnation,
             start=start,
             end=end,
@@ -167,22 +177,26 @@ class GroupSession:
             body_bytes_max=body_bytes_max,
         )
         try:
-            return self.link_to_home(key.home).request(request, requests.RangePlan).slices
+            return (
+                self.link_to_queue(key, self.home(key)).request(request, requests.RangePlan).slices
+            )
         except AdminRefusedError as error:
             raise final(error) from None
 
     def ack(self, positions: Positions) -> None:
         """Ack all messages below `positions`."""
         known = {key: seq for key, seq in positions.items() if key in self.members}
-        for home in sorted({key.home for key in known} or self._parts.epochs.keys() & {ALONE}):
-            ends = _by_incarnation(known, home)
-            try:
-                self.link_to_home(home).request(
-                    requests.Ack(self._group, self.epoch(home), ends), requests.Acked
-                )
-            except AdminRefusedError as error:
-                if error.code != DATA_LOSS or self._options.fail_on_data_loss:
-                    raise final(error) from None
+        try:
+            self._follow(lambda: self._ack(known))
+        except AdminRefusedError as error:
+            if error.code != DATA_LOSS or self._options.fail_on_data_loss:
+                raise final(error) from None
+
+    def _ack(self, known: Positions) -> None:
+        homes = {self.home(key) for key in known}
+        for home in sorted(homes or self._parts.epochs.keys() & {ALONE}):
+            request = requests.Ack(self._group, self.epoch(home), self._at_home(known, home))
+            self._parts.ack_link(home, self.link()).request(request, requests.Acked)
 
     def report_gone(self, stored: Positions) -> None:
         """Report as lost each queue of the checkpoint that the options name and the group lacks.
@@ -195,9 +209,10 @@ class GroupSession:
 
     def lose_queue(self, key: QueueKey, messages: str) -> None:
         """Report as lost a queue of the checkpoint that the group lacks; `messages` of it, too."""
-        if any(each.name == key.name and each.home != key.home for each in self.members):
+        if any(each.name == key.name for each in self.members):
             self.lose(
-                f"queue {key} is on another node now: its master has moved, or it was declared again there"
+                f"queue {key} is another one than the queue of that name now, or has moved since "
+                "an earlier version of warren read it"
             )
         else:
             self.lose(f"queue {key} is deleted, with its messages {messages}")
@@ -259,9 +274,14 @@ class GroupSession:
             self._options.uri, f"Spark group {self._group}", self._options.retry_timeout_ms
         )
 
-    def link_to_home(self, home: str, place: Place | None = None) -> BrokerLink:
-        """The calling process's connection to `home`, which the driver has found at `place`."""
-        return self._parts.link(home, self.link(), place)
+    def link_to_queue(
+        self, key: QueueKey, home: str, place: Place | None = None
+    ) -> BrokerLink | QueueLink:
+        """The calling process's connection to the home of a queue.
+
+        That was `home` when the driver saw it, at `place`.
+        """
+        return self.link() if home == ALONE else self._parts.queue_link(key, home, place)
 
     def place(self, home: str) -> Place | None:
         """Where the node `home` of a cluster is; None for a broker that runs alone."""
@@ -278,7 +298,10 @@ class GroupSession:
     def _meet(self, members: list[tuple[str, requests.Member]]) -> None:
         """Note queues that the group reads from now on, with their homes."""
         for home, member in members:
-            key = queue_key(member.queue, member.incarnation, home)
+            key = self._parts.note(home, member)
+            for old_home in ("", home):
+                old = queue_key(member.queue, member.queue_id, old_home)
+                self._by_old_key[old] = key
             self._met_at[key] = member.acked
             self._reserved[key] = member.reserved
             self.tails[key] = member.tail
@@ -296,10 +319,10 @@ class GroupSession:
         by_home = self._requests(positions, limits, wait_ms, until)
         replies = self._parts.reserve(self.link(), by_home)
         # A home whose answer is not there yet gives nothing to this batch.
-        ends = {key: seq for key, seq in positions.items() if key.home not in replies}
+        ends = {key: seq for key, seq in positions.items() if self.home(key) not in replies}
         for home, reserved in replies.items():
             for member in reserved.members:
-                key = queue_key(member.queue, member.incarnation, home)
+                key = self._parts.note(home, member)
                 self._met_at.setdefault(key, member.start)
                 self._reserved[key] = ends[key] = member.end
                 self.tails[key] = member.tail
@@ -307,6 +330,7 @@ class GroupSession:
             self._ended.add(key)
             for known in (self._met_at, self._reserved, self.tails):
                 del known[key]
+            del self._parts.home_of[key]
         return ends
 
     def _requests(
@@ -317,7 +341,7 @@ class GroupSession:
         until: Positions | None,
     ) -> dict[str, requests.Reserve]:
         """The Reserve for each home; homes with queues of the group share the limits."""
-        homes = {key.home for key in positions} or self._parts.epochs.keys()
+        homes = {self.home(key) for key in positions} or self._parts.epochs.keys()
         share = limits.share_of(len(homes))
         # A node without queues of the group only says which have joined: these are read from the
         # next batch on.
@@ -328,16 +352,37 @@ class GroupSession:
             by_home[home] = requests.Reserve(
                 group=self._group,
                 epoch=epoch,
-                starts=_by_incarnation(positions, home),
+                starts=self._at_home(positions, home),
                 max_messages=own.max_messages,
                 max_bytes=own.max_bytes,
                 min_messages=own.min_messages,
                 max_delay_ms=own.max_delay_ms,
                 wait_ms=wait_ms if home in homes else 0,
-                until=None if until is None else _by_incarnation(until, home),
+                until=None if until is None else self._at_home(until, home),
                 acks=self._options.ack_on == ACK_ON_LATEST_OFFSET,
             )
         return by_home
+
+    def _at_home(self, positions: Positions, home: str) -> dict[int, int]:
+        """The positions in queues that live on `home`, by incarnation."""
+        homes = self._parts.home_of
+        return {key.incarnation: seq for key, seq in positions.items() if homes.get(key) == home}
+
+    def _follow(self, ask: Callable[[], Answer]) -> Answer:
+        """The answer to requests, which are repeated when a queue has another home meanwhile."""
+        where = NodeAddress(self._options.uri).where
+        with Retry(where, self._options.retry_timeout_ms / 1000, "retryTimeoutMs") as retry:
+            while True:
+                try:
+                    return ask()
+                except QueuesMovedError as error:
+                    reason = str(error)
+                except AdminRefusedError as error:
+                    if error.code != MOVED:
+                        raise
+                    reason = error.text
+                self._parts.relocate(self.link())
+                retry.wait_because(reason)
 
     def _reopen_after(self, error: AdminRefusedError) -> None:
         """Open the group again after accepted data loss; retry while a queue is not found.
@@ -350,7 +395,7 @@ class GroupSession:
         deadline = time.monotonic() + self._options.retry_timeout_ms / 1000
         while True:
             try:
-                self._open()
+                self._follow(self._open)
                 return
             except AdminRefusedError as refusal:
                 if refusal.code != NOT_FOUND or time.monotonic() > deadline:
@@ -365,7 +410,3 @@ def final(error: AdminRefusedError) -> SourceError:
 
 def _loss(what: str) -> SourceError:
     return SourceError(f"data loss: {what}. To go on all the same, set failOnDataLoss=false")
-
-
-def _by_incarnation(positions: Positions, home: str) -> dict[int, int]:
-    return {key.incarnation: seq for key, seq in positions.items() if key.home == home}

@@ -3,8 +3,12 @@
     {"group": "g", "pos": {"%2F/orders#17": 1234, "%2F/returns#18": 77}, "v": 1}
 
 A key names vhost and queue (percent-encoded) and the queue's incarnation; the number is the seq id
-to read next. A queue of a cluster has a key such as `%2F/orders#17@0f3c...`, with the id of its
-node's data directory, because each node numbers its queues by itself.
+to read next. A queue of a cluster has a key such as `%2F/orders#b40`, with its birth in the
+cluster, which is the same on every node that may become its home.
+
+Before, such a key had the queue's number on its node, and the id of the node's data directory:
+`%2F/orders#17@0f3c...`. A checkpoint may have such keys, and those from before the node came into a
+cluster.
 
 Each offset has all queues of the stream. Spark compares offsets as JSON *text*: another order of
 keys would count as a new offset and run empty batches for ever, so keys are always sorted. Later
@@ -19,8 +23,8 @@ from urllib.parse import quote, unquote
 
 OFFSET_VERSION: Final = 1
 _ERRORS: Final = "surrogateescape"
-# A queue's incarnation and home.
-_INCARNATION: Final = re.compile(r"([0-9]{1,18})(?:@([0-9A-Za-z._-]{1,64}))?")
+# A queue's birth, or its id and home.
+_INCARNATION: Final = re.compile(r"(b?)([0-9]{1,18})(?:@([0-9A-Za-z._-]{1,64}))?")
 _POSITION_MAX: Final = 1 << 62
 OffsetJson: TypeAlias = dict[str, object]
 
@@ -33,16 +37,22 @@ class OffsetError(ValueError):
 class QueueKey:
     """One incarnation of a queue. `name` has bytes that are not UTF-8 as surrogates.
 
-    `home` is the id of the node in the cluster that has the queue; "" for a node that runs alone,
-    and for a queue that was read from its node before that came into a cluster.
+    `is_birth`: the incarnation is the birth of the queue in a cluster, otherwise its id on the node
+    `home`, or on a node that runs alone (""), as it may have done when the key was written.
     """
 
     name: str
     incarnation: int
     home: str = ""
+    is_birth: bool = False
 
     def __str__(self) -> str:
         return f"'{self.shown}' (incarnation {self.incarnation})"
+
+    @property
+    def queue(self) -> bytes:
+        """The name as the broker has it."""
+        return self.name.encode("utf-8", _ERRORS)
 
     @property
     def shown(self) -> str:
@@ -95,15 +105,19 @@ class OffsetFormat:
                 raise OffsetError(
                     f"the checkpoint belongs to vhost '{unquote(vhost)}', the query names '{self.vhost}'"
                 )
-            key = QueueKey(unquote(name, errors=_ERRORS), int(life[1]), life[2] or "")
-            found[key] = seq
+            is_birth, number, home = life[1] == "b", int(life[2]), life[3] or ""
+            found[QueueKey(unquote(name, errors=_ERRORS), number, home, is_birth)] = seq
         return found
 
     def _text(self, key: QueueKey) -> str:
-        queue = f"{quote(self.vhost, safe='')}/{quote(key.name, safe='', errors=_ERRORS)}#{key.incarnation}"
-        return f"{queue}@{key.home}" if key.home else queue
+        queue = f"{quote(self.vhost, safe='')}/{quote(key.name, safe='', errors=_ERRORS)}"
+        life = f"{'b' if key.is_birth else ''}{key.incarnation}"
+        return f"{queue}#{life}@{key.home}" if key.home else f"{queue}#{life}"
 
 
-def queue_key(name: bytes, incarnation: int, home: str = "") -> QueueKey:
-    """The key of a queue from the bytes of its name, its incarnation and its home."""
-    return QueueKey(name.decode("utf-8", _ERRORS), incarnation, home)
+def queue_key(name: bytes, incarnation: int, home: str = "", birth: int = 0) -> QueueKey:
+    """The key of a queue: from its birth if it has one, else from its incarnation at `home`."""
+    text = name.decode("utf-8", _ERRORS)
+    if birth:
+        return QueueKey(text, birth, is_birth=True)
+    return QueueKey(text, incarnation, home)

@@ -70,7 +70,9 @@ class GroupSlice:
     end: int
     # Files that have the whole slice; None when the node knows none.
     files: "SliceInFiles | None"
-    # The queue's home in a cluster; None for a broker that runs alone.
+    # The queue's home when the batch was planned, and where that was; "" and None for a broker that
+    # runs alone.
+    home: str = ""
     place: Place | None = None
 
     def fetch(self, start: int, with_bodies: bool) -> Request:
@@ -184,20 +186,20 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def batches(self, partition: InputPartition) -> Iterator["RecordBatch"]:
         """Like `read`, for readers of groups that give no rows to a JVM: bodies of any size."""
         assert isinstance(partition, GroupPartition)
-        readers: dict[str, RangeReader] = {}
+        readers: dict[QueueKey, RangeReader] = {}
         files: dict[str, FileSlices] = {}
         for part in partition.slices:
-            home = part.queue.home
-            if home not in readers:
-                link = self._group.link_to_home(home, part.place)
-                readers[home] = RangeReader(self._options, self._schema, link)
+            key, home = part.queue, part.home
+            if key not in readers:
+                link = self._group.link_to_queue(key, home, part.place)
+                readers[key] = RangeReader(self._options, self._schema, link)
             batches: Iterator[RecordBatch] | None = None
             if part.files is not None:
                 if home not in files:
                     store_id = self._store_id(part)
                     files[home] = FileSlices(self._options, self._schema, store_id)
-                batches = files[home].read(part.queue.shown, part.files)
-            yield from batches or readers[home].read(part.queue.shown, part, part.fetch, final)
+                batches = files[home].read(key.shown, part.files)
+            yield from batches or readers[key].read(key.shown, part, part.fetch, final)
 
     # -- planning, also for other readers of groups ------------------------------------------------
 
@@ -234,21 +236,21 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         body_bytes_max = rejected_above(self._options.large_bodies, self._schema.names)
         found = []
         for key, (begin, stop) in ranges.items():
-            place = self._group.place(key.home)
-            if key.home not in has_files:
-                has_files[key.home] = wants_files(
-                    self._options, None if place is None else place.host
-                )
+            home = self._group.home(key)
+            place = self._group.place(home)
+            if home not in has_files:
+                has_files[home] = wants_files(self._options, None if place is None else place.host)
             for part in self._group.plan(
-                key, begin, stop, slice_size, has_files[key.home], body_bytes_max
+                key, begin, stop, slice_size, has_files[home], body_bytes_max
             ):
                 piece = GroupSlice(
                     self._group_name,
-                    self._group.epoch(key.home),
+                    self._group.epoch(home),
                     key,
                     part.start,
                     part.end,
                     _in_files(part),
+                    home,
                     place,
                 )
                 found.append((piece, part))
@@ -258,13 +260,13 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _decode(self, offset: OffsetJson) -> dict[QueueKey, int]:
         try:
-            return self._group.with_homes(self._offsets.decode(offset))
+            return self._group.with_births(self._offsets.decode(offset))
         except OffsetError as error:
             raise SourceError(str(error)) from None
 
     def _store_id(self, part: GroupSlice) -> bytes:
         try:
-            link = self._group.link_to_home(part.queue.home, part.place)
+            link = self._group.link_to_queue(part.queue, part.home, part.place)
             return store_id_of(link.request(part.fetch_one(), Fetched).block)
         except AdminRefusedError as error:
             raise final(error) from None

@@ -20,7 +20,7 @@ from warrenmq.admin.protocol.requests import (
     Reserve,
     Reserved,
 )
-from warrenmq.vocabulary.error_codes import DATA_LOSS
+from warrenmq.vocabulary.error_codes import MOVED
 
 pytestmark = [pytest.mark.kill, pytest.mark.slow]
 
@@ -50,27 +50,27 @@ def pair(tmp_path: Path, own_etcd: EtcdServer) -> Iterator[tuple[ClusterNode, Cl
         yield one, two
 
 
-def open_group(client: AdminClient, may_rebind: bool = False) -> tuple[int, int]:
+def open_group(client: AdminClient) -> tuple[int, int]:
     """Open the group; returns its epoch and the incarnation of its queue."""
-    opened = client.request(OpenGroup("g", [QUEUE], may_rebind=may_rebind), GroupOpened)
+    opened = client.request(OpenGroup("g", [QUEUE]), GroupOpened)
     return opened.epoch, opened.members[0].incarnation
 
 
-def reserve(client: AdminClient, epoch: int, incarnation: int) -> int:
-    """Reserve RESERVED messages from the first one on; returns the end of their range."""
+def reserve(client: AdminClient, epoch: int, incarnation: int, start: int, count: int) -> int:
+    """Reserve `count` messages from `start` on; returns the end of their range."""
     # A new master hands out nothing before it has heard of its mirrors.
-    asked = Reserve("g", epoch, {incarnation: 0}, RESERVED, 1 << 20, acks=False, wait_ms=WAIT_MS)
+    asked = Reserve("g", epoch, {incarnation: start}, count, 1 << 20, acks=False, wait_ms=WAIT_MS)
     end = client.request(asked, Reserved).members[0].end
-    plan = client.request(PlanRange("g", epoch, incarnation, 0, end, MANY), RangePlan)
-    assert sum(part.message_count for part in plan.slices) == RESERVED
+    plan = client.request(PlanRange("g", epoch, incarnation, start, end, MANY), RangePlan)
+    assert sum(part.message_count for part in plan.slices) == count
     return end
 
 
-def loses(request: Callable[[], object]) -> bool:
-    """Whether a request is refused because the group has lost what it was reading."""
+def has_moved(request: Callable[[], object]) -> bool:
+    """Whether a request is refused because another node has become the master of the queue."""
     with pytest.raises(AdminRefusedError) as refused:
         request()
-    return refused.value.code == DATA_LOSS
+    return refused.value.code == MOVED
 
 
 def is_led_by(node: ClusterNode, leader: ClusterNode, mirrors: int) -> bool:
@@ -82,28 +82,29 @@ def is_led_by(node: ClusterNode, leader: ClusterNode, mirrors: int) -> bool:
 def test_a_killed_master_comes_back_as_a_mirror_and_leads_again(
     pair: tuple[ClusterNode, ClusterNode],
 ) -> None:
-    """What the group had reserved is in the queue, and the group is told that it let go of it."""
+    """The reader goes on at either node with the epoch and the range that it has."""
     one, two = pair
     with AdminClient(NodeAddress(one.uri)) as client:
         epoch, incarnation = open_group(client)
-        end = reserve(client, epoch, incarnation)
-        client.request(Ack("g", epoch, {incarnation: end - RESERVED + ACKED}), Acked)
+        end = reserve(client, epoch, incarnation, 0, RESERVED)
+        start = end - RESERVED + ACKED
+        client.request(Ack("g", epoch, {incarnation: start}), Acked)
     one.kill()
+    with AdminClient(NodeAddress(two.uri)) as client:
+        eventually(lambda: is_led_by(two, two, 0), "the mirror is the master")
+        assert reserve(client, epoch, incarnation, start, RESERVED - ACKED) == end
     one.start()
     eventually(lambda: is_led_by(two, two, 1), "the killed master is a mirror in sync")
     late = Ack("g", epoch, {incarnation: end})
     with AdminClient(NodeAddress(one.uri)) as client:
-        assert loses(lambda: client.request(late, Acked))
+        assert has_moved(lambda: client.request(late, Acked))
     assert two.ctl("drain").code == 0
     eventually(lambda: is_led_by(two, one, 1), "the first node is the master again")
     with AdminClient(NodeAddress(one.uri)) as client:
-        assert loses(lambda: client.request(late, Acked))
-        assert loses(lambda: open_group(client))
-        epoch, incarnation = open_group(client, may_rebind=True)
-        end = reserve(client, epoch, incarnation)
-        client.request(Ack("g", epoch, {incarnation: end}), Acked)
+        assert reserve(client, epoch, incarnation, start, RESERVED - ACKED) == end
+        client.request(late, Acked)
     with channels([one]) as [channel]:
-        for number in range(ACKED + RESERVED, COUNT):
+        for number in range(RESERVED, COUNT):
             method, _properties, body = channel.basic_get(QUEUE.decode(), auto_ack=True)
             assert method is not None and body == b"%d" % number
         assert channel.basic_get(QUEUE.decode())[0] is None
@@ -113,17 +114,16 @@ def test_a_killed_master_comes_back_as_a_mirror_and_leads_again(
 def test_a_killed_master_without_mirrors_leads_again_alone(
     pair: tuple[ClusterNode, ClusterNode],
 ) -> None:
-    """The group has let go of the queue then, too: all its messages are ready."""
+    """The group has its range again, as on a lone node."""
     one, two = pair
     two.kill()
     with AdminClient(NodeAddress(one.uri)) as client:
         epoch, incarnation = open_group(client)
-        end = reserve(client, epoch, incarnation)
+        end = reserve(client, epoch, incarnation, 0, RESERVED)
     one.kill()
     one.start()
     eventually(lambda: is_led_by(one, one, 0), "the node is the master again")
     with AdminClient(NodeAddress(one.uri)) as client:
-        assert loses(lambda: client.request(Ack("g", epoch, {incarnation: end}), Acked))
-        epoch, incarnation = open_group(client, may_rebind=True)
-        assert reserve(client, epoch, incarnation) == end
+        assert reserve(client, epoch, incarnation, 0, RESERVED) == end
+        client.request(Ack("g", epoch, {incarnation: end}), Acked)
     assert not one.errors()

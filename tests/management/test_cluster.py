@@ -289,8 +289,8 @@ def test_configuration_and_log_of_another_node(cluster: Cluster) -> None:
 
 
 def test_a_dead_node_is_shown_and_its_queues_have_new_masters(cluster: Cluster) -> None:
-    """The last test: it kills a node."""
     dead = cluster.nodes[0]
+    starts = cluster.apis[0].starts
     with channels([dead]) as (channel,):
         for queue in ("m", "alone"):
             channel.queue_declare(queue, durable=True)
@@ -322,6 +322,7 @@ def test_a_dead_node_is_shown_and_its_queues_have_new_masters(cluster: Cluster) 
 
     dead.start()
     on_all(others, lambda each: runs(each, dead), "the node runs again")
+    cluster.apis[0].await_start(starts)
     for client in others:
         await_mirrors(client, "m", 2)
         assert queue_of(client, "alone")["messages"] == 10

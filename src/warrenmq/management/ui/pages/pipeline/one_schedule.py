@@ -94,6 +94,7 @@ async def delete(
     page: PageOf, vhost: str, name: str, confirmed: Annotated[str, Form()] = ""
 ) -> Response:
     """Delete a schedule whose name was typed; else ask for it."""
+    await page.api.get(f"warren/schedules/{path_to(vhost, name)}")
     if confirmed != name:
         question = f"Delete the schedule {name}? A run that is under way goes on."
         path = f"{schedule_place(vhost, name)}/delete"

@@ -143,8 +143,10 @@ def test_history_of_stores(api: httpx.Client) -> None:
     def samples() -> list[dict[str, object]]:
         return list(api.get(path).json()["history"])
 
-    eventually(lambda: any([each["alpha"] == 5 for each in samples()]), "a sample of the queue")
-    assert samples()[0]["target_ram_count"] is None
+    def newest_forms() -> list[object]:
+        return [samples()[0][name] for name in ("alpha", "target_ram_count")] if samples() else []
+
+    eventually(lambda: newest_forms() == [5, None], "a sample of the queue")
     assert "history" not in api.get("warren/queues/%2F/q/storage").json()
 
 

@@ -31,7 +31,7 @@ ENTRIES = 10
 
 
 class Host:
-    """A process whose workers have `jobs`."""
+    """A fake process of a node: `jobs` are the store jobs that its worker threads carry out."""
 
     def __init__(self) -> None:
         self.jobs: list[StoreJob] = []

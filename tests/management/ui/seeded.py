@@ -21,7 +21,7 @@ SCRIPT = "'\"><script>alert(1)</script><img src=x onerror=alert(1)>"
 HIDDEN = f"hush{SCRIPT}"
 ESCAPED = quote(SCRIPT, safe="")
 PASSWORD = "p"
-# Reader groups and sinks have letters and digits only.
+# The name of the reader group, the sink and the schedule: a script is no valid name for them.
 READER = "hush"
 _ALL = {"configure": ".*", "write": ".*", "read": ".*"}
 _PROPERTIES = (

@@ -82,9 +82,9 @@ class VhostReaders:
     # -- commits -----------------------------------------------------------------------------------
 
     def commit(self, group: ReaderGroup, done: Callable[[bool], None]) -> None:
-        """Make the group's definition and all journal records so far durable; then `done(ok)`.
+        """Call `done(ok)` when the group's definition and all journal records so far are durable.
 
-        Copies in sync of the group's mirrored queues have both as well then.
+        Of the group's mirrored queues, the copies in sync have made both durable by then, too.
         """
         if group.is_deleted:
             # A deleted group's definition must not reappear.
@@ -94,7 +94,7 @@ class VhostReaders:
         self._store(group, copies.local_done)
 
     def commit_acks(self, group: ReaderGroup, done: Callable[[bool], None]) -> None:
-        """Make all journal records so far durable, with the group's acks, not its definition."""
+        """Call `done(ok)` when all journal records so far are durable, the acks among them."""
         self._vhost.commit(_when_acks_durable(group, done))
 
     def _store(self, group: ReaderGroup, done: Callable[[bool], None]) -> None:

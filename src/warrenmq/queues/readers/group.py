@@ -418,10 +418,10 @@ class GroupMember:
     # -- life of the group -------------------------------------------------------------------------
 
     def attach(self, queue: Queue) -> None:
-        """Take back the live messages of [acked, reserved), before any delivery.
+        """Reserve the live messages of [acked, reserved) again, before the queue delivers any.
 
-        In recovery, and when a copy has become the master. Messages that are on disk only are read
-        first; meanwhile `is_attaching` is set and the queue delivers nothing.
+        Called in recovery, and when a copy has become the master. Messages that are on disk only
+        are read first; meanwhile `is_attaching` is set and the queue delivers nothing.
         """
         self.queue = queue
         self.is_copy = False

@@ -88,7 +88,7 @@ def _set_draining(caller: Caller, name: str, is_on: bool) -> Response:
 
 
 def _with_member(caller: Caller, name: str) -> ClusterStatus:
-    """The cluster, of which the node is a member. Raises HttpRefusal if it is not."""
+    """The status of the cluster. Raises HttpRefusal if no node of it is called `name`."""
     cluster = caller.call(DescribeCluster(), ClusterStatus)
     if name not in cluster.members:
         raise not_found()

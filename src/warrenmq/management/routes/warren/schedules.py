@@ -1,4 +1,4 @@
-"""Schedules: jobs that the nodes of a cluster run at set times. The definitions have them."""
+"""Routes for schedules: jobs that run at set times, kept as parameters of their vhosts."""
 
 import time
 from typing import Any

@@ -192,7 +192,7 @@ def _axes(frame: _Frame, shown: Callable[[Any], str]) -> h.Node:
         y = frame.y(value)
         found.append(h.line(".grid", x1=str(_LEFT), x2=str(_WIDTH - _RIGHT), y1=str(y), y2=str(y)))
         found.append(h.text(".axis.end", x=str(_LEFT - 6), y=str(y + 4))[shown(value)])
-    return [found, frame.axis.names(_HEIGHT - 6)]
+    return [found, frame.axis.labels(_HEIGHT - 6)]
 
 
 def _table(title: str, series: Sequence[Series], shown: Callable[[Any], str]) -> h.Element:

@@ -1,4 +1,4 @@
-"""How often durations of each length have occurred over time: a grid with shades and quantiles."""
+"""A heat map: how often durations of each length have occurred over time, with quantiles."""
 
 import math
 from collections.abc import Sequence
@@ -20,9 +20,9 @@ _SHADES: Final = 5
 
 @dataclass(frozen=True)
 class HeatColumn:
-    """What has occurred between two moments (Unix ms), by row; the lowest row is the first.
+    """One interval of time (Unix ms): how many durations were in each row, the lowest row first.
 
-    `quantiles`: the rows of p50 and p99, by these names; empty if nothing has occurred.
+    `quantiles`: the rows of p50 and p99, by these names; empty if all counts are 0.
     """
 
     first_ms: int
@@ -33,7 +33,7 @@ class HeatColumn:
 
 @dataclass(frozen=True)
 class _Grid:
-    """The rows from `low` to `high`, and the time below them."""
+    """The rows that are drawn, from `low` to `high`, and the axis of time below them."""
 
     low: int
     high: int
@@ -77,7 +77,7 @@ def heat_map(
             h.text(".axis.end", x=str(_LEFT - 6), y=str(grid.top_of(row) + _ROW - 5))[names[row]]
             for row in range(low, high + 1)
         ],
-        grid.axis.names(height - 6),
+        grid.axis.labels(height - 6),
     ]
 
 

@@ -50,7 +50,7 @@ def compactions(page: Page, found: dict[str, Any]) -> h.Element:
         )[
             [_lane(name, place) for place, name in enumerate(_LANES)],
             _bars(runs, axis),
-            axis.names(height - 6),
+            axis.labels(height - 6),
         ],
         h.ul(".legend")[
             h.li["the higher, the more is given back; all ", h.b[figures.size(freed)]],

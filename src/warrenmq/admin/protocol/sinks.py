@@ -1,6 +1,8 @@
 """Requests and replies of the admin protocol for sinks; `requests.py` has the others."""
 
-from msgspec import Struct
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from warrenmq.admin.protocol import fields
 
@@ -37,6 +39,13 @@ class FinishStage(Struct, tag="finish_stage", forbid_unknown_fields=True, frozen
     messages: fields.Position
 
 
+class StageCopies(Struct, forbid_unknown_fields=True, frozen=True):
+    """The stages of a batch at the node `node`, in the order of the batch."""
+
+    node: Annotated[str, Meta(min_length=1, max_length=255)]
+    stages: list[fields.Position]
+
+
 class CommitBatch(Struct, tag="commit_batch", forbid_unknown_fields=True, frozen=True):
     """Publish `stages`, in this order, as a batch of the sink. Reply: BatchCommitted.
 
@@ -45,6 +54,9 @@ class CommitBatch(Struct, tag="commit_batch", forbid_unknown_fields=True, frozen
     code `precondition`). With `room_ms`, refused when the batch before it has messages left for so
     long (code `no_room`). The reply comes when the commit is durable and either all messages are
     published or `wait_ms` are over.
+
+    In a cluster, `copies` names the nodes that have the same messages in stages of their own, all
+    of the batch, beside the node that is asked: any of them may publish the batch.
     """
 
     sink: fields.GroupName
@@ -54,6 +66,7 @@ class CommitBatch(Struct, tag="commit_batch", forbid_unknown_fields=True, frozen
     wait_ms: fields.WaitMs = 0
     after: fields.BatchBefore | None = None
     room_ms: fields.RoomMs | None = None
+    copies: list[StageCopies] = []
 
 
 class AbortStages(Struct, tag="abort_stages", forbid_unknown_fields=True, frozen=True):
@@ -123,7 +136,9 @@ class SinkStatus(Struct, tag="sink_status", frozen=True):
 
     `batch` is the last one committed (None: none yet). `is_busy` says whether it is still being
     published, and `messages_left` how many of its messages are left. `stages` counts the
-    uncommitted stages, `staged_messages` their messages.
+    uncommitted stages, `staged_messages` their messages. In a cluster, `node` publishes the last
+    batch ("": nobody has to), `nodes` have its stages, and the counts are those of the node that is
+    asked.
     """
 
     sink: str
@@ -132,6 +147,8 @@ class SinkStatus(Struct, tag="sink_status", frozen=True):
     messages_left: int
     stages: int
     staged_messages: int
+    node: str = ""
+    nodes: list[str] = []
 
 
 class SinkList(Struct, tag="sink_list", frozen=True):

@@ -87,6 +87,11 @@ class Stage:
         self.unacked: dict[int, Entry] = {}
         # True while copies of its messages are on their way to other nodes.
         self.is_sending: bool = False
+        # In a cluster, once a commit names the stage: the name of the sink's books of receipts, and
+        # the position of the message before the first one; so a seq id and it add up to a position.
+        # b"": the node runs alone.
+        self.sink_key: bytes = b""
+        self.before_first: i64 = 0
         # True while the next message is being read from disk.
         self.is_waiting: bool = False
 

@@ -190,6 +190,8 @@ def sink_status(staging: Staging, name: bytes) -> SinkStatus:
         committed,
         len([stage for stage in stages if not stage.is_committed]),
         staged,
+        "" if sink is None else name_text(sink.mover),
+        [] if sink is None else [name_text(node) for node in sink.nodes],
     )
 
 

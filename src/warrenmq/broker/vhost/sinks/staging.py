@@ -68,6 +68,8 @@ class Staging(Stages):
         stages = [self._expect_finished(stage_id, name, batch) for stage_id in stage_ids]
         if len(set(stage_ids)) < len(stage_ids):
             raise StageError(PRECONDITION, "the commit names a stage twice")
+        if len(copies) > 0 and len(stages) == 0:
+            raise StageError(PRECONDITION, "the stages of the batch are on other nodes only")
         unroutable: i64 = 0
         for stage in stages:
             unroutable += stage.unroutable_count

@@ -15,7 +15,7 @@ _Name = tuple[bytes, bytes]
 
 
 class DefinitionsCopy:
-    """The queues, exchanges and sinks of a cluster, by vhost and name, as this node follows them."""
+    """The queues, exchanges and sinks of a cluster, by vhost and name, that a node has followed."""
 
     def __init__(self) -> None:
         self.queues: dict[_Name, metadata.PutQueue] = {}

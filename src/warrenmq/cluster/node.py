@@ -233,6 +233,7 @@ class ClusterNode:
             self._broker,
         )
         follower.sinks = self._sinks
+        self._mirroring.watcher = self._sinks.set_running
         follower.sets_aside = True
         follower.load(self._start.shared, self._start.revision)
         self._follower = follower
@@ -479,8 +480,6 @@ class ClusterNode:
             self._links.set_peers(peers, self._now_ms())
         if self._mirroring is not None:
             self._mirroring.set_running({name: each for name, (each, _) in self.running.items()})
-        if self._sinks is not None:
-            self._sinks.set_running({name: each for name, (each, _) in self.running.items()})
 
     def _on_lost(self, reason: str) -> None:
         """Etcd has compacted decisions that this node has not followed: start again from it all."""
@@ -545,7 +544,7 @@ class ClusterNode:
         if self._renewing is not None:
             self._renewing.cancel()
         if self._sinks is not None:
-            self._sinks.set_running({})
+            self._sinks.set_running({}, ())
         await self._leave_groups()
         if self._shell is not None:
             await self._shell.stop(f"node {self.settings.node} stops")

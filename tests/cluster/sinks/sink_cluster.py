@@ -95,7 +95,7 @@ class SinkNode:
         self.follower.follow(revision, changes)
 
     def _set_running(self, running: dict[bytes, Run]) -> None:
-        self.sinks.set_running({name.decode(): run.record for name, run in running.items()})
+        self.sinks.set_running({name.decode(): run.record for name, run in running.items()}, ())
 
     @property
     def staging(self) -> Staging:

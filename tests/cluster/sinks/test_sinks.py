@@ -135,7 +135,7 @@ def test_a_commit_whose_answer_is_lost_is_repeated(cluster: SinkCluster, is_made
 def test_a_commit_that_nobody_answers_is_refused_and_keeps_its_stages(
     cluster: SinkCluster,
 ) -> None:
-    """It may be carried out all the same: a client that gives up must not take the messages away."""
+    """It may be carried out all the same: who gives up must not take the messages away."""
     one = cluster.nodes[0]
     client = one.client()
     commit = cluster.batch(0, "a")

@@ -332,7 +332,7 @@ class ClusterControl:
         return lost, kept
 
     async def _remove_queues(self, node: str, is_forced: bool) -> int:
-        """Remove what `node` has of queues and stages; returns how many queues have gone with it."""
+        """Remove what `node` has of queues and stages; returns how many queues go with it."""
         lost_count = 0
         for _ in range(_ROUNDS_MAX):
             lost, kept = await self._parted_from(node, is_forced)

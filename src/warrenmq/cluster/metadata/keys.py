@@ -111,8 +111,8 @@ def _part(attribute: bytes | str | bool) -> bytes:
 def change_of(key: bytes, value: bytes, create_revision: int, mod_revision: int) -> Change | None:
     """The Put... that wrote `key`, with its birth and revision; None for a record.
 
-    Ids are NO_ID, and a sink's list of stages is empty. Raises NewerFormat for a value of a later warren, MetadataDamaged for a key or a
-    value that no warren writes.
+    Ids are NO_ID, and a sink's list of stages is empty. Raises NewerFormat for a value of a later
+    warren, MetadataDamaged for a key or a value that no warren writes.
     """
     kind, parts = _definition_of(key)
     if kind is None:

@@ -39,9 +39,9 @@ class SinkContext:
 class SinkDecision:
     """Makes `change` of the sink at `place` (vhost, name) if the `conditions` hold.
 
-    They rely on the row that this node knows. `done` is called once: with COMMITTED when this node has followed the
-    change, with CHANGED when it has followed another one, so that the caller looks again. An
-    attempt whose outcome is unknown is repeated; the conditions let one succeed.
+    They rely on the row that this node knows. `done` is called once: with COMMITTED when this node
+    has followed the change, with CHANGED when it has followed another one, so that the caller looks
+    again. An attempt whose outcome is unknown is repeated; the conditions let one succeed.
     """
 
     def __init__(

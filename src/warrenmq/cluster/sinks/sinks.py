@@ -2,7 +2,8 @@
 
 Every node knows all sinks. A commit is a decision of the cluster (`rows.py`). The nodes that have
 the stages of the batch keep them until the row says that all is published. The mover publishes
-them; if its node does not run, the first running one of the others takes over.
+them; if its node does not run, the first running one of the others takes over. Two movers at once
+do no harm: queues know which positions they have got.
 
 What a node wants to change in a row follows from the row and from what the node has: so it looks at
 the row again whenever something has changed, and proposes one change of a sink at a time.
@@ -11,7 +12,7 @@ the row again whenever something has changed, and proposes one change of a sink 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from warrenmq.broker.broker import Broker
@@ -71,6 +72,8 @@ class ClusterSinks:
         self._broker = broker
         # The running nodes, with whether each is in maintenance mode; none while this one is away.
         self._running: dict[bytes, bool] = {}
+        # Those whose host has refused connections since, so that their leases end in a moment.
+        self._dead: set[bytes] = set()
         # Revisions of the rows that are in force here.
         self._in_force: dict[_Place, int] = {}
         # Sinks in rows of this node that the cluster is to get.
@@ -85,16 +88,24 @@ class ClusterSinks:
         staging = vhost.staging
         if isinstance(staging.rows, ClusterRows):
             return
-        staging.rows = ClusterRows(self._context, vhost, self._owes, self.look)
+        staging.rows = ClusterRows(self._context, vhost, self._owes, self.propose_wanted)
         for sink in staging.sinks.values():
             self._own[vhost.name, sink.name] = _OwnSink(vhost, int(sink.batch), sink.stages)
             sink.stages = []
 
-    def set_running(self, running: Mapping[str, RunningNode]) -> None:
-        """Take over the records of the running nodes; none: this node leaves for a while."""
-        self._running = {name.encode(): record.is_draining for name, record in running.items()}
+    def set_running(self, running: Mapping[str, RunningNode], dead: Collection[str]) -> None:
+        """Take over the records of the running nodes, some of which are known to be `dead`.
+
+        None: this node leaves the others for a while.
+        """
+        self._running = {
+            name.encode(): record.is_draining
+            for name, record in running.items()
+            if name not in dead
+        }
+        self._dead = {name.encode() for name in dead}
         for place in {*self._context.copy.sinks, *self._own}:
-            self.look(place)
+            self.propose_wanted(place)
 
     def _owed(self, place: _Place) -> _OwnSink | None:
         """What the cluster has not got yet of the rows that this node had of a sink."""
@@ -142,7 +153,7 @@ class ClusterSinks:
         self._in_force[place] = row.revision
         if not sink.is_busy():
             sink.call_waiters()
-        self.look(place)
+        self.propose_wanted(place)
 
     def forget(self, vhost: Vhost, name: bytes) -> None:
         """Forget a sink that is deleted, with its stages."""
@@ -198,7 +209,7 @@ class ClusterSinks:
 
     # -- changes -----------------------------------------------------------------------------------
 
-    def look(self, place: _Place) -> None:
+    def propose_wanted(self, place: _Place) -> None:
         """Propose what this node wants to change in the row of a sink, if anything."""
         if place in self._deciding or not self._running:
             return
@@ -216,7 +227,7 @@ class ClusterSinks:
 
         def again() -> None:
             self._deciding.discard(place)
-            self.look(place)
+            self.propose_wanted(place)
 
         self._deciding.add(place)
         self._context.store.commit(wanted.conditions, [wanted.row], on_result)
@@ -255,8 +266,11 @@ class ClusterSinks:
     def _take_over(self, row: PutSink, copies: Copies) -> _Wanted | None:
         if row.mover in self._running or self._next_mover(copies) != self._name:
             return None
+        conditions: list[Condition] = [LastWritten(row, row.revision)]
+        if row.mover not in self._dead:
+            conditions.append(NodeIs(row.mover, 0))
         return _Wanted(
-            [LastWritten(row, row.revision), NodeIs(row.mover, 0)],
+            conditions,
             with_copies(row, copies, self._name),
             logging.INFO,
             f"this node publishes batch {row.batch} of {_sink_text(row)} "

@@ -4,6 +4,7 @@ import pytest
 
 from tests.cluster.sinks.sink_cluster import SinkCluster
 from tests.support.brokers.memory_node import MemoryClient
+from tests.support.brokers.staged import staged_message
 from warrenmq.admin.protocol.requests import ErrorReply
 from warrenmq.admin.protocol.sinks import (
     AbortStages,
@@ -11,11 +12,15 @@ from warrenmq.admin.protocol.sinks import (
     CommitBatch,
     DeleteSink,
     DescribeSink,
+    FinishStage,
     ListSinks,
+    OpenStage,
     SinkDeleted,
     SinkList,
     SinkStatus,
     StageCopies,
+    StageMessages,
+    StageOpened,
 )
 from warrenmq.broker.definitions.metadata import DeleteVhost, PutVhost
 from warrenmq.cluster.decision_store import DECIDE_MS
@@ -166,6 +171,25 @@ def test_stages_of_a_commit_that_never_comes_are_free_again(cluster: SinkCluster
     assert cluster.ask(cluster.nodes[1].client(), other) == BatchCommitted(False, False)
     one.client().must(AbortStages(commit.stages))
     assert stages(cluster) == [0, 1, 0]
+
+
+def test_who_stages_a_published_batch_again_learns_that_from_the_commit(
+    cluster: SinkCluster,
+) -> None:
+    """The end of the batch in the meantime takes no stage from its client."""
+    one, two, _three = cluster.nodes
+    one.client().send(cluster.batch(0, "a"))
+    one.store.answer()
+    cluster.turn(two)
+    client = two.client()
+    opened = client.must(OpenStage("s", 0))
+    assert isinstance(opened, StageOpened)
+    cluster.settle()
+    assert one.bodies() == [b"a"] and not two.staging.is_busy(b"s")
+    client.must(StageMessages(opened.stage, memoryview(staged_message(b"a"))))
+    client.must(FinishStage(opened.stage, 1))
+    again = cluster.ask(client, CommitBatch("s", 0, [opened.stage]))
+    assert again == BatchCommitted(True, True) and stages(cluster) == [0, 0, 0]
 
 
 def test_a_batch_of_somebody_else_is_refused(cluster: SinkCluster) -> None:

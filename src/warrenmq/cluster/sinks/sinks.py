@@ -133,7 +133,7 @@ class ClusterSinks:
         sink.key = key
         sink.mover = row.mover
         sink.nodes = list(copies)
-        self._drop_superseded(vhost, row, copies)
+        self._drop_superseded(vhost, row, copies, is_new=row.batch > sink.batch)
         own = self._owed(place)
         if own is not None and self._has_got(own, row, copies):
             own = None
@@ -166,11 +166,12 @@ class ClusterSinks:
             sink.nodes = []
             sink.call_waiters()
 
-    def _drop_superseded(self, vhost: Vhost, row: PutSink, copies: Copies) -> None:
-        """Drop the stages that the row makes void: published, or of a batch that is committed.
+    def _drop_superseded(self, vhost: Vhost, row: PutSink, copies: Copies, is_new: bool) -> None:
+        """Drop the stages that are published, and for a new batch all others that it makes void.
 
-        A commit that relied on an earlier row will not be decided any more, so the stages of a
-        later batch count as uncommitted.
+        Who stages a batch again that is committed already is told so by the commit. A commit that
+        relied on an earlier row will not be decided any more, so the stages of a later batch count
+        as uncommitted.
         """
         kept = set(copies.get(self._name, ()))
         own = self._owed((row.vhost, row.name))
@@ -180,10 +181,10 @@ class ClusterSinks:
         for stage in vhost.staging.of_sink(row.name):
             if stage.queue.id in kept:
                 stage.is_committed = True
-            elif stage.batch <= row.batch:
-                dropped.append(stage)
-            else:
+            elif stage.batch > row.batch:
                 stage.is_committed = False
+            elif is_new or stage.is_committed:
+                dropped.append(stage)
         vhost.staging.drop(dropped, self._context.clock.now_ms())
 
     def _has_got(self, own: _OwnSink, row: PutSink, copies: Copies) -> bool:

@@ -14,7 +14,7 @@ in the queues it was routed to exactly once, and in order for each stage.
 
 A message is checked when it is staged: its properties, its exchange, whether a queue would get it.
 
-Stages of other nodes have stand-ins among the stages of this one (`stand_ins.py`).
+In a cluster the queues know which messages of a sink they have got (`receipts.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mypy_extensions import i64
 from warrenmq.broker.definitions import metadata
 from warrenmq.broker.vhost.handovers.delayed_messages import DelayedMessages
 from warrenmq.broker.vhost.queues import VhostQueues
-from warrenmq.broker.vhost.remote.slice_carrier import FinishedStage
+from warrenmq.broker.vhost.sinks.receipts import Receipts
 from warrenmq.broker.vhost.sinks.stage import (
     MOVE_SLICE_MESSAGES,
     OUT_BYTES,
@@ -70,7 +70,7 @@ _LENGTH_BYTES: Final = 4
 class Staging:
     """The sinks and stages of one vhost."""
 
-    def __init__(self, vhost: VhostQueues, delayed: DelayedMessages) -> None:
+    def __init__(self, vhost: VhostQueues, delayed: DelayedMessages, receipts: Receipts) -> None:
         self.vhost: VhostQueues = vhost
         self.sinks: dict[bytes, Sink] = {}
         # Stages by id, which is the id of their queue.
@@ -87,7 +87,7 @@ class Staging:
         self._out_bytes: i64 = 0
         self._out_count: i64 = 0
         self._routes: StagedRoutes = StagedRoutes(vhost)
-        self._moves: StagedMoves = StagedMoves(vhost, self._routes, delayed)
+        self._moves: StagedMoves = StagedMoves(vhost, self._routes, delayed, receipts)
         self._sweep_at_ms: i64 = 0
         vhost.host.unacked_finders.append(self.find_unacked)
         vhost.host.loss_watchers.append(self.forget_lost)
@@ -309,14 +309,15 @@ class Staging:
         for put in definitions.stages:
             if put.vhost != self.vhost.name:
                 continue
-            if put.finished_ms == 0 and put.id not in committed:
+            is_unfinished = put.finished_ms == 0 and put.id not in committed
+            if is_unfinished or is_stand_in(put.sink):
                 changes.append(metadata.DeleteStage(put.vhost, put.id))
                 continue
             queue = self.make_queue(put.id, put.sink, put.batch, now_ms)
             stage = Stage(queue, put.sink, put.batch, None, now_ms, put.target)
             stage.is_finished = True
             stage.is_durable = True
-            stage.is_committed = put.id in committed or is_stand_in(put.sink)
+            stage.is_committed = put.id in committed
             stage.message_count = put.message_count
             stage.unroutable_count = put.unroutable_count
             stage.unroutable = put.unroutable
@@ -466,9 +467,6 @@ class Staging:
         stage.moved = {}
         removal = self._remove(stage, now_ms)
         self.vhost.add_changes([self._put_sink(sink, sink.batch), removal])
-        carrier = self.vhost.node.slice_carrier
-        if carrier is not None:
-            FinishedStage(carrier, self.vhost.journal, self.vhost.name, stage.queue.id).watch()
 
     # -- inside ------------------------------------------------------------------------------------
 

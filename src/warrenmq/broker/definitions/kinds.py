@@ -219,10 +219,20 @@ SINKS: Final = Kind(
     {VHOSTS: ("vhost",)},
 )  # fmt: skip
 
+# A book goes with its queue or its sink, by changes of its own.
+RECEIPTS: Final = Kind(
+    metadata.PutReceipts, metadata.DeleteReceipts, lambda found: found.receipts,
+    Table(
+        "receipts", {"vhost": bytes, "id": int},
+        {"sink": bytes, "queue_id": int, "floor": int, "runs": list[int]},
+    ),
+    owners={VHOSTS: ("vhost",)},
+)  # fmt: skip
+
 # Each kind comes after the kinds that it needs.
 KINDS: Final[tuple[Kind[Any], ...]] = (
     VHOSTS, USERS, PERMISSIONS, TOPIC_PERMISSIONS, PARAMETERS, EXCHANGES, QUEUES, QUEUE_PARTS, BINDINGS,
-    READER_GROUPS, GROUP_MEMBERS, STAGES, SINKS,
+    READER_GROUPS, GROUP_MEMBERS, STAGES, SINKS, RECEIPTS,
 )  # fmt: skip
 # The kinds that the nodes of a cluster share.
 SHARED: Final = tuple(kind for kind in KINDS if kind.keys.name)

@@ -1,7 +1,8 @@
 """The stored definitions of a node, and the interface of their store (decision 002).
 
 Definitions are vhosts, users, permissions, parameters (policies and limits among them), exchanges,
-queues, bindings, reader groups, stages and sinks. A *change* writes or deletes one definition.
+queues, bindings, reader groups, stages, sinks and books of receipts. A *change* writes or deletes
+one definition.
 `load` returns objects of the class that writes a definition, so a definition has one shape
 everywhere. A node's own store has durable things only; the store of a cluster has transient
 exchanges, queues and bindings too. Names are bytes as in the protocol; texts that only
@@ -437,6 +438,35 @@ class DeleteSink(Change):
 
 
 @final
+@dataclass(eq=False)
+@mypyc_attr(native_class=True)
+class PutReceipts(Change):
+    """A book of receipts: which messages of a cluster's sink are here, by position.
+
+    `id` is the origin of their MOVEs. `queue_id`: the mirrored queue whose book this is; 0: it is
+    that of all plain queues of the node. All positions below `floor` count as here, and those in
+    `runs`: the first and the last of each run, in turn.
+    """
+
+    vhost: bytes
+    id: i64
+    sink: bytes
+    queue_id: i64
+    floor: i64
+    runs: list[int]
+
+
+@final
+@dataclass(eq=False)
+@mypyc_attr(native_class=True)
+class DeleteReceipts(Change):
+    """Deletes a book of receipts."""
+
+    vhost: bytes
+    id: i64
+
+
+@final
 @mypyc_attr(native_class=True)
 class Definitions:
     """All stored definitions; each list is in the order of first writing."""
@@ -455,7 +485,8 @@ class Definitions:
         self.stages: list[PutStage] = []
         self.sinks: list[PutSink] = []
         self.queue_parts: list[PutQueuePart] = []
-        # An id above the ids of all queues, parts and stages that were ever stored.
+        self.receipts: list[PutReceipts] = []
+        # An id above the ids of all queues, parts, stages and books that were ever stored.
         self.next_queue_id: i64 = 1
         # An id above the ids of all vhosts that were ever stored.
         self.next_vhost_id: i64 = 1

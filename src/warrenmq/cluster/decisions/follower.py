@@ -147,6 +147,9 @@ class Follower:
                 self.sinks.take(vhost)
         for sink in shared.sinks:
             self._follow_one(revision, sink)
+        if self.sinks is not None:
+            for vhost in self._broker.vhosts.values():
+                self.sinks.loaded(vhost)
         self.revision = revision
 
     def _load_queue(self, revision: int, put: PutQueue) -> None:

@@ -69,6 +69,7 @@ def own_definitions(
     opened.group_members = [member for member in rows.group_members if member.vhost in names]
     opened.stages = [stage for stage in rows.stages if stage.vhost in names]
     opened.sinks = [sink for sink in rows.sinks if sink.vhost in names]
+    opened.receipts = [book for book in rows.receipts if book.vhost in names]
     return opened, changes
 
 

@@ -115,6 +115,10 @@ class ClusterSinks:
     def _owes(self, place: _Place) -> bool:
         return self._owed(place) is not None
 
+    def loaded(self, vhost: Vhost) -> None:
+        """Forget the receipts of sinks that were deleted while this node was away."""
+        vhost.receipts.keep_only({sink.key for sink in vhost.staging.sinks.values()})
+
     # -- rows --------------------------------------------------------------------------------------
 
     def follow(self, vhost: Vhost, row: PutSink) -> None:
@@ -129,7 +133,7 @@ class ClusterSinks:
         sink = staging.sinks.setdefault(row.name, Sink(row.name))
         key = sink_key(row)
         if sink.key not in (b"", key):
-            self._forget_books(vhost, sink.key)
+            vhost.receipts.drop_sink(sink.key)
         sink.key = key
         sink.mover = row.mover
         sink.nodes = list(copies)
@@ -161,7 +165,7 @@ class ClusterSinks:
         sink = vhost.staging.sinks.pop(name, None)
         vhost.staging.drop(vhost.staging.of_sink(name), self._context.clock.now_ms())
         if sink is not None:
-            self._forget_books(vhost, sink.key)
+            vhost.receipts.drop_sink(sink.key)
             sink.stages = []
             sink.nodes = []
             sink.call_waiters()
@@ -204,9 +208,6 @@ class ClusterSinks:
             stages.append(stage)
         count = sum(stage.message_count for stage in stages)
         return stages if self._name in copies and count == row.message_count else None
-
-    def _forget_books(self, vhost: Vhost, key: bytes) -> None:
-        """Forget the receipts of a sink whose life has ended."""
 
     # -- changes -----------------------------------------------------------------------------------
 

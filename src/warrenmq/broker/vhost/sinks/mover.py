@@ -12,6 +12,7 @@ from collections.abc import Callable
 from mypy_extensions import i64
 
 from warrenmq.broker.vhost.handovers.delayed_messages import DelayedMessages
+from warrenmq.broker.vhost.sinks.receipts import Receipts
 from warrenmq.broker.vhost.sinks.stage import (
     MOVE_SLICE_MESSAGES,
     OUT_BYTES,
@@ -38,6 +39,7 @@ class Mover:
         self,
         stages: Stages,
         delayed: DelayedMessages,
+        receipts: Receipts,
         stage_moved: Callable[[Sink, int], None],
     ) -> None:
         # Messages that one turn moves for each sink.
@@ -46,7 +48,7 @@ class Mover:
         self.slices: list[MoveSlice] = []
         self._stages: Stages = stages
         self._stage_moved: Callable[[Sink, int], None] = stage_moved
-        self._moves: StagedMoves = StagedMoves(stages.vhost, stages.routes, delayed)
+        self._moves: StagedMoves = StagedMoves(stages.vhost, stages.routes, delayed, receipts)
         # Sinks that have messages to move.
         self._moving: list[Sink] = []
         # True if flow control paused a sink in this turn.

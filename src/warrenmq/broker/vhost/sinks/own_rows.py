@@ -13,7 +13,6 @@ from typing import Final
 from mypy_extensions import i64
 
 from warrenmq.broker.definitions import metadata
-from warrenmq.broker.vhost.remote.slice_carrier import FinishedStage
 from warrenmq.broker.vhost.sinks.mover import Mover
 from warrenmq.broker.vhost.sinks.sink_rows import COMMITTED, Committed, Deleted, SinkRows
 from warrenmq.broker.vhost.sinks.stage import Sink, Stage
@@ -62,9 +61,6 @@ class OwnRows(SinkRows):
         vhost = self._stages.vhost
         removal = self._stages.remove(stage, now_ms)
         vhost.add_changes([self._put(sink, sink.batch), removal])
-        carrier = vhost.node.slice_carrier
-        if carrier is not None:
-            FinishedStage(carrier, vhost.journal, vhost.name, stage.queue.id).watch()
 
     def delete(self, sink: Sink, done: Deleted, now_ms: i64) -> None:
         vhost = self._stages.vhost

@@ -167,13 +167,11 @@ class MoveSlice:
             self.watch()
 
 
-def stand_in_name(origin: bytes, stage_id: i64) -> bytes:
-    """The name for the stand-in of a stage of another node; `origin` is the id of its data."""
-    return b"%s/%d" % (origin, stage_id)
-
-
 def is_stand_in(sink: bytes) -> bool:
-    """Whether `sink` names a stand-in: no client can give a sink such a name."""
+    """Whether the stage has no messages, and stands for one of another node.
+
+    An earlier version wrote such rows. No client can give a sink such a name.
+    """
     return b"/" in sink
 
 

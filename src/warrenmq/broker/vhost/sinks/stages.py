@@ -3,8 +3,6 @@
 A stage is a durable queue of the vhost that no client can name, bind or consume, journaled and
 paged like any other (`Stage`). A message is checked when it is staged: its properties, its
 exchange, whether a queue would get it. Stages that no commit names are dropped after STAGE_TTL_MS.
-
-Stages of other nodes have stand-ins among the stages of this one (`stand_ins.py`).
 """
 
 from __future__ import annotations
@@ -177,14 +175,15 @@ class Stages:
         for put in definitions.stages:
             if put.vhost != self.vhost.name:
                 continue
-            if put.finished_ms == 0 and put.id not in committed:
+            is_unfinished = put.finished_ms == 0 and put.id not in committed
+            if is_unfinished or is_stand_in(put.sink):
                 changes.append(metadata.DeleteStage(put.vhost, put.id))
                 continue
             queue = self.make_queue(put.id, put.sink, put.batch, now_ms)
             stage = Stage(queue, put.sink, put.batch, None, now_ms, put.target)
             stage.is_finished = True
             stage.is_durable = True
-            stage.is_committed = put.id in committed or is_stand_in(put.sink)
+            stage.is_committed = put.id in committed
             stage.message_count = put.message_count
             stage.unroutable_count = put.unroutable_count
             stage.unroutable = put.unroutable

@@ -3,7 +3,8 @@
 Several clients write the parts of a batch, each part into a stage (`stages.py`). A commit names the
 sink, the number of the batch and its stages in order. The commit point is one row (`sink_rows.py`):
 of the node's own metadata, or of the cluster. A batch whose number is not above the row's is
-committed already. After the commit point the messages are moved to their queues (`mover.py`).
+committed already. After the commit point the messages are moved to their queues (`mover.py`). In a
+cluster the queues know which messages of a sink they have got (`receipts.py`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from warrenmq.broker.vhost.handovers.delayed_messages import DelayedMessages
 from warrenmq.broker.vhost.queues import VhostQueues
 from warrenmq.broker.vhost.sinks.mover import Mover
 from warrenmq.broker.vhost.sinks.own_rows import OwnRows
+from warrenmq.broker.vhost.sinks.receipts import Receipts
 from warrenmq.broker.vhost.sinks.sink_rows import Committed, Deleted, SinkRows
 from warrenmq.broker.vhost.sinks.stage import Sink, Stage, StageError, unroutable_text
 from warrenmq.broker.vhost.sinks.stages import Stages
@@ -27,10 +29,10 @@ from warrenmq.vocabulary.names import name_text
 class Staging(Stages):
     """The sinks and stages of one vhost."""
 
-    def __init__(self, vhost: VhostQueues, delayed: DelayedMessages) -> None:
+    def __init__(self, vhost: VhostQueues, delayed: DelayedMessages, receipts: Receipts) -> None:
         super().__init__(vhost)
         self.sinks: dict[bytes, Sink] = {}
-        self.mover: Mover = Mover(self, delayed, self._on_stage_moved)
+        self.mover: Mover = Mover(self, delayed, receipts, self._on_stage_moved)
         # The records of the sinks; in a cluster those of all nodes.
         self.rows: SinkRows = OwnRows(self, self.mover, self.sinks)
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-SCHEMA_VERSION: Final = 7
+SCHEMA_VERSION: Final = 8
 
 # STRICT tables refuse a value of the wrong type; such a value that is read back is damage.
 _SCHEMA: Final = """
@@ -33,7 +33,7 @@ CREATE TABLE numbering (next_queue_id INTEGER NOT NULL, next_vhost_id INTEGER NO
 INSERT INTO numbering VALUES (1, 1);
 CREATE TRIGGER number_queues AFTER INSERT ON queues BEGIN
     UPDATE numbering SET next_queue_id = max(next_queue_id, NEW.id + 1); END;
-INSERT INTO schema_version VALUES (7);
+INSERT INTO schema_version VALUES (8);
 """
 _READER_GROUPS: Final = """
 CREATE TABLE reader_groups (
@@ -69,6 +69,13 @@ CREATE TABLE queue_parts (
     vhost BLOB NOT NULL, id INTEGER NOT NULL, owner INTEGER NOT NULL, number INTEGER NOT NULL,
     UNIQUE (vhost, id)) STRICT;
 CREATE TRIGGER number_queue_parts AFTER INSERT ON queue_parts BEGIN
+    UPDATE numbering SET next_queue_id = max(next_queue_id, NEW.id + 1); END;
+"""
+_RECEIPTS: Final = """
+CREATE TABLE receipts (
+    vhost BLOB NOT NULL, id INTEGER NOT NULL, sink BLOB NOT NULL, queue_id INTEGER NOT NULL, floor INTEGER NOT NULL,
+    runs TEXT NOT NULL, UNIQUE (vhost, id)) STRICT;
+CREATE TRIGGER number_receipts AFTER INSERT ON receipts BEGIN
     UPDATE numbering SET next_queue_id = max(next_queue_id, NEW.id + 1); END;
 """
 # Schema version 1 had no sinks, and a reader group had one queue. Of a deleted queue only the id is
@@ -108,11 +115,19 @@ ALTER TABLE reader_group_members ADD COLUMN incarnation INTEGER NOT NULL DEFAULT
 
 # The script that fills an empty file.
 NEW_FILE: Final = (
-    "BEGIN IMMEDIATE; " + _SCHEMA + _READER_GROUPS + _SINKS + _CONTROL + _QUEUE_PARTS + "COMMIT;"
+    "BEGIN IMMEDIATE; "
+    + _SCHEMA
+    + _READER_GROUPS
+    + _SINKS
+    + _CONTROL
+    + _QUEUE_PARTS
+    + _RECEIPTS
+    + "COMMIT;"
 )
 _FROM_VERSION_3: Final = _TAKE_OVER_VERSION_3 + _CONTROL + _QUEUE_PARTS + _BIRTHS
-_NEWEST: Final = "UPDATE schema_version SET version = 7;"
-# The scripts that bring a file of an earlier version to SCHEMA_VERSION, without what all have.
+_NEWEST: Final = "UPDATE schema_version SET version = 8;"
+# The scripts that bring a file of an earlier version to SCHEMA_VERSION, without what all have:
+# up to schema version 7 a sink belonged to one node, and there were no books of receipts.
 _SCRIPTS: Final = {
     1: _PUT_ASIDE_VERSION_1 + _READER_GROUPS + _SINKS + _TAKE_OVER_VERSION_1 + _FROM_VERSION_3,
     2: _TAKE_OVER_VERSION_2 + _FROM_VERSION_3 + _INCARNATIONS,
@@ -120,8 +135,9 @@ _SCRIPTS: Final = {
     4: _QUEUE_PARTS + _BIRTHS + _INCARNATIONS,
     5: _BIRTHS + _INCARNATIONS,
     6: _INCARNATIONS,
+    7: "",
 }
 TAKE_OVER: Final = {
-    version: "BEGIN IMMEDIATE; " + script + _NEWEST + "COMMIT;"
+    version: "BEGIN IMMEDIATE; " + script + _RECEIPTS + _NEWEST + "COMMIT;"
     for version, script in _SCRIPTS.items()
 }

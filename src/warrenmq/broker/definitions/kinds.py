@@ -209,7 +209,14 @@ STAGES: Final = Kind(
 SINKS: Final = Kind(
     metadata.PutSink, metadata.DeleteSink, lambda found: found.sinks,
     Table("sinks", {"vhost": bytes, "name": bytes}, {"batch": int, "stages": list[int]}),
-    owners={VHOSTS: ("vhost",)},
+    Keys(
+        "sinks", ("vhost", "name"),
+        {
+            "batch": int, "before_first": 0, "message_count": 0, "copies": b"", "mover": b"", "epoch": 0,
+        },
+        ("birth", "revision"),
+    ),
+    {VHOSTS: ("vhost",)},
 )  # fmt: skip
 
 # A book goes with its queue or its sink, by changes of its own.

@@ -29,12 +29,12 @@ NO_LIMIT: Final = -1
 # definitions of a cluster have this one.
 NO_ID: Final = 0
 
-# The birth of a vhost, queue or exchange of a lone node. In a cluster a birth is the create
+# The birth of a vhost, queue, exchange or sink of a lone node. In a cluster a birth is the create
 # revision of the key in etcd: it names one life, so what was deleted and declared again has
 # another birth.
 NO_BIRTH: Final = 0
 
-# The revision of a queue that a cluster has not decided.
+# The revision of a queue or a sink that a cluster has not decided.
 NO_REVISION: Final = 0
 
 
@@ -406,13 +406,25 @@ class DeleteQueuePart(Change):
 class PutSink(Change):
     """The commits of a sink: all its batches up to `batch` are committed.
 
-    `stages` are the ids of the stages of the last batch that are not published yet, in order.
+    On a lone node, `stages` are the ids of the stages of the last batch that are not published yet,
+    in order. In a cluster the list is empty, and the sink has a birth. The messages of its batches
+    have positions, which count on from batch to batch: the last batch has `message_count` of them,
+    and `before_first` is the position before its first one. `copies` tells which nodes have its
+    stages until all is published (`cluster/sinks/copies.py`; b"": all is published), and `mover`
+    publishes it. `epoch` rises with each mover, and `revision` is that of the last write.
     """
 
     vhost: bytes
     name: bytes
     batch: i64
     stages: list[int]
+    before_first: i64 = 0
+    message_count: i64 = 0
+    copies: bytes = b""
+    mover: bytes = b""
+    epoch: i64 = 0
+    birth: i64 = NO_BIRTH
+    revision: i64 = NO_REVISION
 
 
 @final

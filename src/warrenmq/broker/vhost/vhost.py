@@ -231,5 +231,5 @@ class Vhost(VhostQueues):
             or is_applying
             or has_letters
             or has_due
-            or self.staging.may_resume()
+            or self.staging.mover.may_resume()
         )

@@ -100,7 +100,7 @@ class Carriers:
         """Let the node `name` move a committed stage of the sink with `messages`."""
         node = self.cluster.nodes[name]
         staging = node.vhost.staging
-        staging.slice_messages = slice_messages
+        staging.mover.slice_messages = slice_messages
         account = node.broker.access.account(b"guest")
         author = Author(account, Rights(account.name, b"/", ".*", ".*", ".*"))
         client = object()
@@ -111,7 +111,7 @@ class Carriers:
         self.cluster.pump()
         assert finished == [None]
         stage.sink_key = SINK_KEY
-        staging.commit(b"sink", 0, [stage.queue.id], False, lambda: None, node.now_ms)
+        staging.commit(b"sink", 0, [stage.queue.id], {}, False, lambda _outcome, _reason: None)
         self.cluster.pump()
         return stage
 

@@ -99,6 +99,20 @@ def test_a_queue_that_is_deleted_is_not_waited_for(carriers: Carriers) -> None:
     assert carriers.bodies(BACK, b"near") == bodies(10)
 
 
+def test_a_stage_that_is_dropped_is_delivered_no_more(carriers: Carriers) -> None:
+    """Another mover has delivered its messages; what was under way takes no room any more."""
+    carriers.calls[BACK].is_cut = True
+    stage = carriers.move(BACK, messages(10))
+    carriers.pass_time()
+    staging = carriers.cluster.back.vhost.staging
+    staging.drop([stage], carriers.timers.now_ms())
+    carriers.pass_time()
+    assert staging.mover.slices == []
+    carriers.calls[BACK].is_cut = False
+    carriers.pass_time()
+    assert carriers.bodies(FRONT, b"far") == []
+
+
 def test_a_mirrored_queue_is_waited_for(carriers: Carriers) -> None:
     """Its copies must confirm; too few of them let the messages wait with the mover."""
     mirrors = HeldParties()

@@ -87,7 +87,7 @@ class Recording:
         self._crashed_us: dict[str, int] = {}
         # Transient queues of which no copy is left, each with the moment at which it began anew.
         self._emptied_us: dict[str, int] = {}
-        # Messages that were handed over from sinks and delays.
+        # Messages that were handed over from delays.
         self._handed_over: set[str] = set()
         # Dead letters that clients have got.
         self._letters: set[str] = set()
@@ -158,6 +158,10 @@ class Recording:
         """
         self._handed_over.add(message)
         self.published(message, body, f"way of {message}", 1, queues, True, priority=priority)
+
+    def staged(self, message: str, body: bytes, queues: tuple[str, ...]) -> None:
+        """A message of a sink is about to be committed, which comes to `queues` once, some time."""
+        self.published(message, body, f"way of {message}", 1, queues, True)
 
     def _may_be_double(self, message: str) -> bool:
         """Whether a death may have doubled a message: it was handed over, alive or dead."""

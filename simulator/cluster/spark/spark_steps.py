@@ -84,13 +84,17 @@ class SparkSteps(NodeSteps):
         return reader
 
     def _stage(self, step: Step) -> None:
-        """Commit a batch of the sink at a node."""
+        """Commit a batch of a sink through a node, with copies at another one."""
         member = self.world.members.get(self.world.names[step.number(0)])
         if member is None or member.is_frozen or not self._keeps_all(step.number(1)):
             return
         writer = self._writers.get(member.name)
         if writer is None or writer.is_lost:
-            writer = SinkWriter(self.world, f"s{member.name}", member)
+            others = [other for other in self.world.members.values() if other is not member]
+            if not others:
+                return
+            other = others[self._batches % len(others)]
+            writer = SinkWriter(self.world, f"s{member.name}", member, other)
             self._writers[member.name] = writer
         if not writer.is_busy:
             self._batches += 1

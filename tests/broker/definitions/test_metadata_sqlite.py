@@ -288,10 +288,17 @@ def test_metadata_is_applied_from_another_thread(tmp_path: Path) -> None:
     assert loaded(tmp_path / "node.sqlite") == [attributes(PutVhost(b"/", 1))]
 
 
+# Makes a file of schema version 7 of a new one.
+TO_VERSION_7 = """
+    ALTER TABLE reader_group_members DROP COLUMN has_lapsed; UPDATE schema_version SET version = 7;
+"""
 # Makes a file of schema version 6 of a new one.
-TO_VERSION_6 = """
+TO_VERSION_6 = (
+    TO_VERSION_7
+    + """
     ALTER TABLE reader_group_members DROP COLUMN incarnation; UPDATE schema_version SET version = 6;
 """
+)
 # Makes a file of schema version 5 of a new one.
 TO_VERSION_5 = (
     TO_VERSION_6
@@ -463,10 +470,10 @@ def test_metadata_of_a_later_version_is_refused_but_not_damaged(tmp_path: Path) 
     path = tmp_path / "node.sqlite"
     SqliteMetadata(path).close()
     with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE schema_version SET version = 8")
+        connection.execute("UPDATE schema_version SET version = 9")
     connection.close()
     with pytest.raises(
-        MetadataError, match="schema version 8; this warren reads version 7"
+        MetadataError, match="schema version 9; this warren reads version 8"
     ) as caught:
         SqliteMetadata(path)
     assert not isinstance(caught.value, MetadataDamaged)

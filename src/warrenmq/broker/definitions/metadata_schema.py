@@ -2,7 +2,7 @@
 
 from typing import Final
 
-SCHEMA_VERSION: Final = 7
+SCHEMA_VERSION: Final = 8
 
 # STRICT tables refuse a value of the wrong type; such a value that is read back is damage.
 _SCHEMA: Final = """
@@ -33,7 +33,7 @@ CREATE TABLE numbering (next_queue_id INTEGER NOT NULL, next_vhost_id INTEGER NO
 INSERT INTO numbering VALUES (1, 1);
 CREATE TRIGGER number_queues AFTER INSERT ON queues BEGIN
     UPDATE numbering SET next_queue_id = max(next_queue_id, NEW.id + 1); END;
-INSERT INTO schema_version VALUES (7);
+INSERT INTO schema_version VALUES (8);
 """
 _READER_GROUPS: Final = """
 CREATE TABLE reader_groups (
@@ -42,7 +42,8 @@ CREATE TABLE reader_groups (
 CREATE TABLE reader_group_members (
     vhost BLOB NOT NULL, "group" BLOB NOT NULL, queue_id INTEGER NOT NULL, queue_name BLOB NOT NULL,
     acked INTEGER NOT NULL, reserved INTEGER NOT NULL, is_ended INTEGER NOT NULL,
-    incarnation INTEGER NOT NULL DEFAULT 0, UNIQUE (vhost, "group", queue_id)) STRICT;
+    incarnation INTEGER NOT NULL DEFAULT 0, has_lapsed INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (vhost, "group", queue_id)) STRICT;
 """
 _SINKS: Final = """
 CREATE TABLE stages (
@@ -77,7 +78,7 @@ _PUT_ASIDE_VERSION_1: Final = "ALTER TABLE reader_groups RENAME TO old_groups;"
 _TAKE_OVER_VERSION_1: Final = """
 INSERT INTO reader_groups SELECT vhost, name, epoch, '' FROM old_groups ORDER BY rowid;
 INSERT INTO reader_group_members
-    SELECT g.vhost, g.name, g.queue_id, coalesce(q.name, CAST('' AS BLOB)), g.acked, g.reserved, 0, 0
+    SELECT g.vhost, g.name, g.queue_id, coalesce(q.name, CAST('' AS BLOB)), g.acked, g.reserved, 0, 0, 0
     FROM old_groups g LEFT JOIN queues q ON q.vhost = g.vhost AND q.id = g.queue_id ORDER BY g.rowid;
 DROP TABLE old_groups;
 """
@@ -105,21 +106,26 @@ ALTER TABLE queues ADD COLUMN birth INTEGER NOT NULL DEFAULT 0;
 _INCARNATIONS: Final = """
 ALTER TABLE reader_group_members ADD COLUMN incarnation INTEGER NOT NULL DEFAULT 0;
 """
+# Up to schema version 7 a group did not keep that an unsafe promotion had lost messages.
+_LAPSES: Final = """
+ALTER TABLE reader_group_members ADD COLUMN has_lapsed INTEGER NOT NULL DEFAULT 0;
+"""
 
 # The script that fills an empty file.
 NEW_FILE: Final = (
     "BEGIN IMMEDIATE; " + _SCHEMA + _READER_GROUPS + _SINKS + _CONTROL + _QUEUE_PARTS + "COMMIT;"
 )
 _FROM_VERSION_3: Final = _TAKE_OVER_VERSION_3 + _CONTROL + _QUEUE_PARTS + _BIRTHS
-_NEWEST: Final = "UPDATE schema_version SET version = 7;"
+_NEWEST: Final = "UPDATE schema_version SET version = 8;"
 # The scripts that bring a file of an earlier version to SCHEMA_VERSION, without what all have.
 _SCRIPTS: Final = {
     1: _PUT_ASIDE_VERSION_1 + _READER_GROUPS + _SINKS + _TAKE_OVER_VERSION_1 + _FROM_VERSION_3,
-    2: _TAKE_OVER_VERSION_2 + _FROM_VERSION_3 + _INCARNATIONS,
-    3: _FROM_VERSION_3 + _INCARNATIONS,
-    4: _QUEUE_PARTS + _BIRTHS + _INCARNATIONS,
-    5: _BIRTHS + _INCARNATIONS,
-    6: _INCARNATIONS,
+    2: _TAKE_OVER_VERSION_2 + _FROM_VERSION_3 + _INCARNATIONS + _LAPSES,
+    3: _FROM_VERSION_3 + _INCARNATIONS + _LAPSES,
+    4: _QUEUE_PARTS + _BIRTHS + _INCARNATIONS + _LAPSES,
+    5: _BIRTHS + _INCARNATIONS + _LAPSES,
+    6: _INCARNATIONS + _LAPSES,
+    7: _LAPSES,
 }
 TAKE_OVER: Final = {
     version: "BEGIN IMMEDIATE; " + script + _NEWEST + "COMMIT;"

@@ -41,6 +41,7 @@ from warrenmq.queues.backing.paging import journal_missing
 from warrenmq.queues.entry import ALPHA, GAMMA, Entry
 from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.queue import Queue
+from warrenmq.queues.reader_part import ReaderPart
 from warrenmq.queues.readers.group_error import (
     GroupError,
     acked_text,
@@ -83,8 +84,10 @@ class GroupMember:
         self.queue: Queue | None = None
         # The queue is a copy whose master is another node, which serves the group.
         self.is_copy: bool = False
-        # The queue goes on from a copy that may lack messages.
+        # The queue goes on from a copy that may lack messages, and nobody has accepted that yet.
         self.has_lapsed: bool = False
+        # `has_lapsed` of the definition on disk.
+        self.stored_lapse: bool = False
         # The queue was deleted when it had nothing left to read, so nothing is lost.
         self.is_ended: bool = False
         self.acked: i64 = acked
@@ -137,7 +140,11 @@ class GroupMember:
     @property
     def is_stored(self) -> bool:
         """Whether the definition on disk is up to date, as far as the durable acks allow."""
-        return self.stored_acked == self.acked_durable and self.stored_reserved == self.reserved
+        return (
+            self.stored_acked == self.acked_durable
+            and self.stored_reserved == self.reserved
+            and self.stored_lapse == self.has_lapsed
+        )
 
     # -- the calls, in the order a reader makes them -----------------------------------------------
 
@@ -535,13 +542,16 @@ class GroupMember:
                 queue.demand.restoring_count -= 1
             self._end_attaching()
 
-    def follow(self, acked: i64, reserved: i64) -> None:
+    def follow(self, part: ReaderPart) -> None:
         """Stand where the master of the queue, of which this is a copy, says that the group does.
 
         Another master may have said more: what only that one knew counts no more.
         """
+        acked = part.acked
+        self.is_copy = True
         self.acked = acked
-        self.reserved = reserved
+        self.reserved = part.reserved
+        self.has_lapsed = part.has_lapsed
         self.acked_durable = min(self.acked_durable, acked)
         self.acked_at_copies = min(self.acked_at_copies, acked)
 
@@ -549,13 +559,12 @@ class GroupMember:
         """Serve the group, as the copy `queue` has become the master.
 
         Unless the copy `is_complete`, the group has lost messages: calls are refused until an
-        opener accepts that.
+        opener accepts that, also by further masters.
         """
-        if is_complete:
+        self.is_copy = False
+        self.has_lapsed = self.has_lapsed or not is_complete
+        if not self.has_lapsed:
             self.attach(queue)
-        else:
-            self.is_copy = False
-            self.has_lapsed = True
 
     def end(self) -> None:
         """Note that the queue is about to be deleted with nothing left to read: no loss."""

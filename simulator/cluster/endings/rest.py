@@ -7,6 +7,7 @@ from typing import Final
 from simulator.cluster.clients import Consumer
 from simulator.cluster.endings.mirror_rest import mirror_unrest
 from simulator.cluster.member import Member
+from simulator.cluster.recording.features import EXPIRES_MS
 from simulator.cluster.world import World
 from simulator.models.messages import Violation
 
@@ -15,6 +16,8 @@ REST_MS_MAX: Final = 30_000
 _STEP_MS: Final = 50
 # A cluster that looks as if it were at rest may have a timer that is due (ms).
 _AFTERWARDS_MS: Final = 300
+# By when the cluster has deleted a queue that has expired (ms).
+_EXPIRY_MS: Final = 1000
 
 
 def rest(world: World) -> None:
@@ -71,6 +74,15 @@ def check_transient(world: World) -> None:
         if not queue.durable and not queue.group and queue.node.decode() not in world.members:
             name, home = queue.name.decode(), queue.node.decode()
             raise Violation("transient", f"{name} of {home}, which is dead, is still there")
+
+
+def check_expired(world: World) -> None:
+    """Let all queues expire that nobody uses; Violation if one does not."""
+    world.advance(max(EXPIRES_MS) + _EXPIRY_MS, _STEP_MS)
+    for queue in world.model.load().queues:
+        if world.recording.promises.of(queue.name.decode()).expires_ms:
+            raise Violation("expired", f"{queue.name.decode()} is unused, and does not expire")
+    rest(world)
 
 
 def check_rest(world: World) -> None:

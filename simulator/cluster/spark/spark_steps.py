@@ -25,8 +25,8 @@ class SparkSteps(NodeSteps):
     """Runs these steps."""
 
     def __init__(self) -> None:
-        # Reader groups, by the number of their queue; sinks by node.
-        self._readers: dict[int, GroupReader] = {}
+        # Reader groups, by their queue; sinks by node.
+        self.readers: dict[bytes, GroupReader] = {}
         self._writers: dict[str, SinkWriter] = {}
         # Consumers at all nodes, by the number of their queue.
         self._feedings: dict[int, Feeding] = {}
@@ -34,7 +34,7 @@ class SparkSteps(NodeSteps):
 
     def take_answers(self) -> None:
         """Let streams take what they were answered."""
-        for reader in self._readers.values():
+        for reader in self.readers.values():
             reader.take_answers()
         for writer in self._writers.values():
             writer.take_answers()
@@ -46,7 +46,7 @@ class SparkSteps(NodeSteps):
 
     def end_streams(self) -> None:
         """Let all readers leave."""
-        for reader in self._readers.values():
+        for reader in self.readers.values():
             reader.end()
 
     def _feed(self, step: Step) -> None:
@@ -64,12 +64,22 @@ class SparkSteps(NodeSteps):
             reader.read(step.number(1))
 
     def _read_ack(self, step: Step) -> None:
-        reader = self._readers.get(step.number(0))
+        reader = self.readers.get(queue_name(step.number(0)))
         if reader is not None:
             reader.ack(step.number(1))
 
+    def _read_again(self, step: Step) -> None:
+        reader = self.readers.get(queue_name(step.number(0)))
+        if reader is not None:
+            reader.read_again()
+
+    def _read_late(self, step: Step) -> None:
+        reader = self.readers.get(queue_name(step.number(0)))
+        if reader is not None:
+            reader.call_late()
+
     def _read_leave(self, step: Step) -> None:
-        reader = self._readers.get(step.number(0))
+        reader = self.readers.get(queue_name(step.number(0)))
         if reader is not None:
             reader.leave()
 
@@ -77,10 +87,10 @@ class SparkSteps(NodeSteps):
         if self.world.recording.promises.of(queue_name(queue).decode()).max_priority:
             # No group may read it.
             return None
-        reader = self._readers.get(queue)
+        reader = self.readers.get(queue_name(queue))
         if reader is None:
             reader = GroupReader(self.world, f"g{queue}", queue_name(queue))
-            self._readers[queue] = reader
+            self.readers[queue_name(queue)] = reader
         return reader
 
     def _stage(self, step: Step) -> None:

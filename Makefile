@@ -14,8 +14,8 @@ SIDE_BY_SIDE ?= 0
 PYTEST ?= timeout --foreground --signal=INT --kill-after=60 4700 $(BIN)/python -m pytest -n $(SIDE_BY_SIDE)
 PYTEST_ARGS ?=
 
-# Lint, the demo and three parts of the tests run in parallel; each starts when its part of the set-up is done.
-MAKEFLAGS += --jobs=5
+# Lint, the demo and four parts of the tests run in parallel; each starts when its part of the set-up is done.
+MAKEFLAGS += --jobs=6
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-cluster test test-pure test-compiled tidy simulate mutants serve bench pictures peers differential lint format lock build docs clean
@@ -68,9 +68,9 @@ demo: setup ## the main job on real input, with a kill -9 in the middle
 demo-cluster: setup ## a mirrored queue on three nodes loses its master three times, judged and drawn
 	@$(BIN)/python -m demo.cluster
 
-# Three processes share the tests: the compiled half but for APART, the interpreted half, and APART. They wait more than
-# they compute.
-test: lint test-most test-interpreted test-apart ## everything that a change must pass
+# Four processes share the tests: the compiled half but for APART and the management, the interpreted half, APART, and
+# the management. They wait more than they compute.
+test: lint test-most test-interpreted test-apart test-management ## everything that a change must pass
 
 # What runs once: tests of code that is never compiled, tests that use a node from outside with tools and clients, and
 # tests that start whole clusters. tests/protocol and tests/server show that both builds do the same for a client.
@@ -96,11 +96,14 @@ test-interpreted: $(VENV)/requirements
 	$(call beside,$(MAKE) --no-print-directory test-pure)
 
 test-most: setup
-	@$(call compiled,$(APART:%=--ignore=tests/%))
+	@$(call compiled,$(APART:%=--ignore=tests/%) --ignore=tests/management)
 
 test-apart: setup
 	$(call beside,$(call compiled,$(APART:%=tests/%)))
-.PHONY: test-interpreted test-most test-apart
+
+test-management: setup
+	$(call beside,$(call compiled,tests/management))
+.PHONY: test-interpreted test-most test-apart test-management
 
 test-compiled: setup ## the tests against the compiled build in .venv
 	@$(call compiled)

@@ -52,6 +52,8 @@ from warrenmq.cluster.mirroring import Mirroring
 from warrenmq.cluster.node_links import FollowedPeers, NodeLinks
 from warrenmq.cluster.queue_ends import QueueEnds
 from warrenmq.cluster.records import RunningNode
+from warrenmq.cluster.sinks.decision import SinkContext
+from warrenmq.cluster.sinks.sinks import ClusterSinks
 
 # As in `cluster/membership/joining.py`, `cluster/node.py` and `cluster/decisions/etcd.py`.
 LEASE_MS: Final = 10_000
@@ -247,6 +249,10 @@ class Member(SimulatedNode):
             nodes,
             self.wake,
         )
+        self.follower.sinks = ClusterSinks(
+            SinkContext(name, copy, self.etcd, clock, self.follower.when_followed), self.broker
+        )
+        self.mirroring.watcher = self.follower.sinks.set_running
         self.follower.load(self._shared, self._revision)
         placement = Placement(
             name, self.broker, copy, self._placeable, self._locator, self._rng.choice, nodes

@@ -78,6 +78,9 @@ class MirrorModel(OperationFeed):
     def readers_changed(self) -> None:
         """Reader groups are none of its business."""
 
+    def receipts_changed(self) -> None:
+        """Nor are receipts."""
+
     def settled_runs(self, runs: Runs, reason: int) -> None:
         runs = merge_runs(list(runs))
         for seq in [seq for seq in self.messages if contains(runs, seq)]:

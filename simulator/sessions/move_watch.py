@@ -34,12 +34,12 @@ class _MoveWatch:
 
     def begin(self, node: SimulatedNode) -> None:
         """Remember the state before the vhost ends its turn."""
-        self._known = list(node.vhost.staging.slices)
+        self._known = list(node.vhost.staging.mover.slices)
         self._next = {queue.id: queue.next_seq for queue in node.vhost.queues.values()}
 
     def end(self, node: SimulatedNode) -> None:
         """Report the messages that the vhost has published since `begin`."""
-        for taken in node.vhost.staging.slices:
+        for taken in node.vhost.staging.mover.slices:
             if not any(taken is known for known in self._known):
                 for moved in taken.messages:
                     self._follow(node, moved)

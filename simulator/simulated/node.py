@@ -331,7 +331,7 @@ class SimulatedNode:
         self._reserve.keep()
         self.store = self._store = self.vhost.store
         self.journal = self.store.journal
-        self.vhost.staging.slice_messages = limits.move_slice
+        self.vhost.staging.mover.slice_messages = limits.move_slice
         self._runner = self.node_parts.runner(self.files, self.store.store_id, self._reserve)
         self.admin = AdminNode(self.broker)
         self.admin.recover(definitions.reader_groups, definitions.group_members)

@@ -19,7 +19,7 @@ def test_what_was_moved_is_freed_at_once(fails: bool) -> None:
     and stays for hours.
     """
     node, client = started()
-    node.vhost.staging.slice_messages = 2
+    node.vhost.staging.mover.slice_messages = 2
     gc.collect()
     gc.disable()
     try:

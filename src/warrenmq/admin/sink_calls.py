@@ -16,6 +16,7 @@ from warrenmq.admin.node import AdminVhost
 from warrenmq.admin.protocol import sinks
 from warrenmq.admin.protocol.requests import REQUEST_BYTES_MAX, STAGE_BYTES, ErrorReply, Reply
 from warrenmq.admin.status import sink_names, sink_status
+from warrenmq.broker.vhost.sinks.sink_rows import CHANGED, COMMITTED
 from warrenmq.broker.vhost.sinks.stage import Author, Stage, StageError
 from warrenmq.broker.vhost.sinks.staging import Staging
 from warrenmq.vocabulary import error_codes
@@ -155,10 +156,18 @@ class SinkCalls:
                 name,
                 request.batch,
                 request.stages,
+                {copy.node.encode(): copy.stages for copy in request.copies},
                 request.mandatory,
-                lambda: self._when_moved(request, False),
-                self._clock.now_ms(),
+                lambda outcome, reason: self._on_commit(request, outcome, reason),
             )
+
+    def _on_commit(self, request: sinks.CommitBatch, outcome: int, reason: str) -> None:
+        if outcome == COMMITTED:
+            self._when_moved(request, False)
+        elif outcome == CHANGED:
+            self.start(request)
+        else:
+            self._reply(ErrorReply(error_codes.STORAGE_FAILED, reason))
 
     def _go_on(self, request: sinks.CommitBatch, is_idle: bool) -> None:
         """Carry out a commit that has waited for the batch before it, unless that is not done."""
@@ -211,11 +220,10 @@ class SinkCalls:
         self._reply(sinks.SinkList([sink_status(self._staging, name) for name in names]))
 
     def _delete(self, request: sinks.DeleteSink) -> None:
-        def on_durable(ok: bool) -> None:
-            if ok:
-                self._reply(sinks.SinkDeleted())
+        def on_deleted(failure: str) -> None:
+            if failure:
+                self._reply(ErrorReply(error_codes.STORAGE_FAILED, failure))
             else:
-                text = "the broker could not store that the sink is deleted; try again"
-                self._reply(ErrorReply(error_codes.STORAGE_FAILED, text))
+                self._reply(sinks.SinkDeleted())
 
-        self._staging.delete_sink(request.sink.encode(), on_durable, self._clock.now_ms())
+        self._staging.delete_sink(request.sink.encode(), on_deleted, self._clock.now_ms())

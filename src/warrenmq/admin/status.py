@@ -20,7 +20,6 @@ from warrenmq.admin.protocol.sinks import SinkStatus
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.flow.alarm_state import OFF
 from warrenmq.broker.vhost.handovers.dead_letters import REASON_TEXTS
-from warrenmq.broker.vhost.sinks.stage import is_stand_in
 from warrenmq.broker.vhost.sinks.staging import Staging
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.build import build_name
@@ -166,9 +165,7 @@ def group_status(group: ReaderGroup, now_ms: int) -> GroupStatus:
 
 def sink_names(staging: Staging) -> list[bytes]:
     """The sinks of a vhost that have committed a batch or have stages, sorted."""
-    stages = staging.stages.values()
-    of_stages = {stage.sink for stage in stages if not is_stand_in(stage.sink)}
-    return sorted({*staging.sinks, *of_stages})
+    return sorted({*staging.sinks, *(stage.sink for stage in staging.stages.values())})
 
 
 def sink_status(staging: Staging, name: bytes) -> SinkStatus:
@@ -190,6 +187,8 @@ def sink_status(staging: Staging, name: bytes) -> SinkStatus:
         committed,
         len([stage for stage in stages if not stage.is_committed]),
         staged,
+        "" if sink is None else name_text(sink.mover),
+        [] if sink is None else [name_text(node) for node in sink.nodes],
     )
 
 

@@ -1,4 +1,4 @@
-"""This node's copy of the definitions of its cluster: queues, exchanges, vhosts, users and births.
+"""This node's copy of the definitions of its cluster: queues, exchanges, vhosts, sinks and births.
 
 The copy changes only with what the cluster has decided, in order, together with the broker. So what
 it knows is what clients of this node can see, and the conditions of a proposal are made from it.
@@ -15,12 +15,13 @@ _Name = tuple[bytes, bytes]
 
 
 class DefinitionsCopy:
-    """The queues and exchanges of a cluster, by vhost and name, as this node has followed them."""
+    """The queues, exchanges and sinks of a cluster, by vhost and name, that a node has followed."""
 
     def __init__(self) -> None:
         self.queues: dict[_Name, metadata.PutQueue] = {}
         self.exchanges: dict[_Name, metadata.PutExchange] = {}
         self.vhosts: dict[bytes, metadata.PutVhost] = {}
+        self.sinks: dict[_Name, metadata.PutSink] = {}
 
     def load(self, definitions: metadata.Definitions) -> None:
         """Take over all definitions at a start."""
@@ -28,6 +29,7 @@ class DefinitionsCopy:
             *definitions.vhosts,
             *definitions.exchanges,
             *definitions.queues,
+            *definitions.sinks,
         ]
         for change in changes:
             self.apply(change)
@@ -42,6 +44,10 @@ class DefinitionsCopy:
             self.exchanges[change.vhost, change.name] = change
         elif isinstance(change, metadata.DeleteExchange):
             self.exchanges.pop((change.vhost, change.name), None)
+        elif isinstance(change, metadata.PutSink):
+            self.sinks[change.vhost, change.name] = change
+        elif isinstance(change, metadata.DeleteSink):
+            self.sinks.pop((change.vhost, change.name), None)
         elif isinstance(change, metadata.PutVhost):
             self.vhosts[change.name] = change
         elif isinstance(change, metadata.DeleteVhost):
@@ -139,3 +145,5 @@ class DefinitionsCopy:
             del self.queues[key]
         for key in [key for key in self.exchanges if key[0] == name]:
             del self.exchanges[key]
+        for key in [key for key in self.sinks if key[0] == name]:
+            del self.sinks[key]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Final
 
@@ -25,6 +25,8 @@ _PROBE_S: Final = 0.5
 
 # Calls the function later if the host of the node of this name and record refuses connections.
 Probe = Callable[[str, RunningNode, Callable[[], None]], None]
+# Takes the records of running nodes, by name, and the names of those that are known to be dead.
+NodeWatcher = Callable[[Mapping[str, RunningNode], Collection[str]], None]
 
 
 class SocketProber:
@@ -72,6 +74,8 @@ class Mirroring:
         self._wake = wake
         self._nodes = nodes
         self._running: dict[str, RunningNode] = {}
+        # Gets the records of the running nodes, and the names of those among them that are dead.
+        self.watcher: NodeWatcher | None = None
         self.peers = MirrorPeers(self._probe)
         proposer = GroupProposer(store, follower.copy, clock, follower.when_followed, wake)
         wanted = WantedMirrors(me.node, broker, follower.copy, nodes)
@@ -95,13 +99,12 @@ class Mirroring:
         dead for certain, so its copies are replaced without that delay; a silent one may come back
         with its copies.
         """
+        dead = {name for name in self._running if self.peers.is_dead(name.encode())}
         self._nodes.set_running(
-            {
-                name: record
-                for name, record in self._running.items()
-                if not self.peers.is_dead(name.encode())
-            }
+            {name: record for name, record in self._running.items() if name not in dead}
         )
+        if self.watcher is not None:
+            self.watcher(self._running, dead)
         self.replicas.look_again()
 
     def leave(self, done: Callable[[], None]) -> None:

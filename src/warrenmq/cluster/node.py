@@ -51,6 +51,8 @@ from warrenmq.cluster.mirroring import Mirroring, SocketProber
 from warrenmq.cluster.node_links import FollowedPeers, NodeLinks
 from warrenmq.cluster.queue_ends import QueueEnds
 from warrenmq.cluster.records import NODES, RunningNode, copies_id
+from warrenmq.cluster.sinks.decision import SinkContext
+from warrenmq.cluster.sinks.sinks import ClusterSinks
 
 logger = logging.getLogger("warren.cluster")
 
@@ -154,6 +156,8 @@ class ClusterNode:
         self._nodes = KnownNodes()
         # The mirrored queues; None before `attach`.
         self._mirroring: Mirroring | None = None
+        # The sinks; None before `attach`.
+        self._sinks: ClusterSinks | None = None
         self._links: Links | None = None
         self._handler: NodeLinks | None = None
         self._shell: LinkShell | None = None
@@ -218,6 +222,18 @@ class ClusterNode:
             self._nodes,
             self._wake,
         )
+        self._sinks = ClusterSinks(
+            SinkContext(
+                self.settings.node.encode(),
+                self.copy,
+                self.decisions,
+                self._clock,
+                follower.when_followed,
+            ),
+            self._broker,
+        )
+        follower.sinks = self._sinks
+        self._mirroring.watcher = self._sinks.set_running
         follower.sets_aside = True
         follower.load(self._start.shared, self._start.revision)
         self._follower = follower
@@ -527,6 +543,8 @@ class ClusterNode:
         self._is_stopping = True
         if self._renewing is not None:
             self._renewing.cancel()
+        if self._sinks is not None:
+            self._sinks.set_running({}, ())
         await self._leave_groups()
         if self._shell is not None:
             await self._shell.stop(f"node {self.settings.node} stops")

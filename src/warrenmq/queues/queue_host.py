@@ -13,6 +13,7 @@ from mypy_extensions import i64, mypyc_attr
 from warrenmq.queues.entry import Entry, EntryLedger, QueueEnd
 from warrenmq.queues.memory.account import MemoryAccount, MemoryUser
 from warrenmq.queues.reader_part import ReaderPart
+from warrenmq.queues.receipts import ReceiptHost
 from warrenmq.queues.settings import DeadLetterRule
 from warrenmq.queues.turn import TurnShare, TurnShares
 from warrenmq.store.index.queue_store import QueueStore
@@ -39,6 +40,8 @@ class QueueHost(TurnShares):
         self.page_batch: i64 = page_batch
         self.segment_entries: i64 = segment_entries
         self.memory: MemoryAccount = memory
+        # What queues have got of sinks; set once, with the vhost. None: there are no sinks.
+        self.receipts: ReceiptHost | None = None
         # The most content (bytes) that one load brings a reader group.
         self.load_bytes: i64 = LOAD_BYTES
         # The most content (bytes) that one load reads ahead for consumers, as decoding stops

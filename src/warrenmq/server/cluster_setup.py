@@ -88,4 +88,4 @@ def carry_staged(
     """
     cluster.calls.answerer = StagedReceiver(broker, now_ms, calls).answer
     clock = NodeClock(loop, now_ms, wake)
-    broker.slice_carrier = StagedCarrier(broker, cluster.calls, clock, lambda: cluster.replica_id)
+    broker.slice_carrier = StagedCarrier(broker, cluster.calls, clock)

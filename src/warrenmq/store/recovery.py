@@ -219,14 +219,16 @@ class JournalReplay:
             self.new_contents.append((ref, live.get(content_id, 0)))
 
     def return_moves(self, is_lacking: Callable[[Position], bool]) -> list[Position]:
-        """Take back the MOVEs whose content is missing and whose original is alive.
+        """Take back the MOVEs whose content is missing.
 
-        Call it after `finish`. Returns the positions that were removed from the target queues.
+        Call it after `finish`. Returns the positions that were removed from the target queues:
+        their originals are alive. An original on another node comes again, so nothing may say that
+        it is here; whether there is one, this node does not know.
         """
         places: dict[int, tuple[int, int]] = {
             content_id: place
             for place, content_id in self._moved_contents.items()
-            if place[1] in self.moved[place[0]] and self.is_alive(place[0], place[1])
+            if place[1] in self.moved[place[0]]
         }
         returned: list[Position] = []
         if len(places) == 0:
@@ -237,8 +239,9 @@ class JournalReplay:
                 if content is not None and content.id in places and is_lacking(position):
                     origin_id, origin_seq = places[content.id]
                     self.moved[origin_id].pop(origin_seq, None)
-                    del queue.positions[seq]
-                    returned.append(position)
+                    if self.is_alive(origin_id, origin_seq):
+                        del queue.positions[seq]
+                        returned.append(position)
         return returned
 
     def is_alive(self, queue_id: i64, seq: i64) -> bool:

@@ -42,6 +42,11 @@ CREATE TABLE reader_groups (
     vhost BLOB NOT NULL, name BLOB NOT NULL, epoch INTEGER NOT NULL, pattern TEXT NOT NULL,
     UNIQUE (vhost, name)) STRICT;
 INSERT INTO "reader_groups" VALUES(X'2F',X'67',3,'o.*');
+CREATE TABLE receipts (
+    vhost BLOB NOT NULL, id INTEGER NOT NULL, sink BLOB NOT NULL, queue_id INTEGER NOT NULL, floor INTEGER NOT NULL,
+    runs TEXT NOT NULL, UNIQUE (vhost, id)) STRICT;
+INSERT INTO "receipts" VALUES(X'2F',8,X'0027FF3B2D2D',0,17,'20 20 30 1152921504606846976');
+INSERT INTO "receipts" VALUES(X'2F',9,X'73',1152921504606846976,1,'');
 CREATE TABLE schema_version (version INTEGER NOT NULL) STRICT;
 INSERT INTO "schema_version" VALUES(8);
 CREATE TABLE sinks (
@@ -75,5 +80,7 @@ CREATE TRIGGER number_stages AFTER INSERT ON stages BEGIN
 CREATE TRIGGER number_vhosts AFTER INSERT ON vhosts BEGIN
     UPDATE numbering SET next_vhost_id = max(next_vhost_id, NEW.id + 1); END;
 CREATE TRIGGER number_queue_parts AFTER INSERT ON queue_parts BEGIN
+    UPDATE numbering SET next_queue_id = max(next_queue_id, NEW.id + 1); END;
+CREATE TRIGGER number_receipts AFTER INSERT ON receipts BEGIN
     UPDATE numbering SET next_queue_id = max(next_queue_id, NEW.id + 1); END;
 COMMIT;

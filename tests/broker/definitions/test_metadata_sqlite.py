@@ -20,6 +20,7 @@ from warrenmq.broker.definitions.metadata import (
     DeleteQueue,
     DeleteQueuePart,
     DeleteReaderGroup,
+    DeleteReceipts,
     DeleteSink,
     DeleteStage,
     DeleteTopicPermission,
@@ -35,6 +36,7 @@ from warrenmq.broker.definitions.metadata import (
     PutQueue,
     PutQueuePart,
     PutReaderGroup,
+    PutReceipts,
     PutSink,
     PutStage,
     PutTopicPermission,
@@ -64,6 +66,8 @@ EVERYTHING: list[Change] = [
     PutGroupMember(b"/", b"g", 5, b"r", 1, 2, True),
     PutStage(b"/", 2, b"s", 7, 1000, 3, 1, b"\x00\x01k", ODD),
     PutSink(b"/", b"s", 7, [2, 3]),
+    PutReceipts(b"/", 8, ODD, 0, 17, [20, 20, 30, 1 << 60]),
+    PutReceipts(b"/", 9, b"s", 1 << 60, 1, []),
 ]
 
 
@@ -77,7 +81,7 @@ def listed(definitions: Definitions) -> list[tuple[object, ...]]:
         *definitions.vhosts, *definitions.users, *definitions.permissions, *definitions.topic_permissions,
         *definitions.parameters, *definitions.exchanges,
         *definitions.queues, *definitions.queue_parts, *definitions.bindings, *definitions.reader_groups, *definitions.group_members,
-        *definitions.stages, *definitions.sinks,
+        *definitions.stages, *definitions.sinks, *definitions.receipts,
     ]  # fmt: skip
     return [attributes(change) for change in changes]
 
@@ -159,9 +163,12 @@ def test_metadata_put_replaces_and_delete_removes(tmp_path: Path) -> None:
             DeleteStage(b"/", 2),
             PutSink(b"/", b"t", 1, [3]),
             DeleteSink(b"/", b"s"),
+            PutReceipts(b"/", 8, ODD, 0, 21, []),
+            DeleteReceipts(b"/", 9),
             PutVhost(b"/", 1, "new", [], "", True),
             PutVhost(b"gone", 9),
             PutQueue(b"gone", 4, b"q", True, False, b""),
+            PutReceipts(b"gone", 5, b"s", 0, 1, []),
             PutPermission(b"gone", b"guest", "", "", ""),
             PutParameter(b"gone", "policy", "p", "{}"),
             DeleteVhost(b"gone"),
@@ -196,6 +203,7 @@ def test_metadata_put_replaces_and_delete_removes(tmp_path: Path) -> None:
         PutGroupMember(b"/", b"g", 1 << 60, b"q", 18, 19, True),
         PutStage(b"/", 3, b"t", 1, 2000, 9, 0, b"", b"q"),
         PutSink(b"/", b"t", 1, [3]),
+        PutReceipts(b"/", 8, ODD, 0, 21, []),
     ]
     assert listed(metadata.load()) == [attributes(change) for change in expected]
     assert metadata.load().next_vhost_id == 10
@@ -290,7 +298,8 @@ def test_metadata_is_applied_from_another_thread(tmp_path: Path) -> None:
 
 # Makes a file of schema version 7 of a new one.
 TO_VERSION_7 = """
-    ALTER TABLE reader_group_members DROP COLUMN has_lapsed; UPDATE schema_version SET version = 7;
+    DROP TABLE receipts; ALTER TABLE reader_group_members DROP COLUMN has_lapsed;
+    UPDATE schema_version SET version = 7;
 """
 # Makes a file of schema version 6 of a new one.
 TO_VERSION_6 = (
@@ -325,6 +334,24 @@ TO_VERSION_3 = (
     UPDATE schema_version SET version = 3;
 """
 )
+
+
+def test_metadata_of_version_7_is_brought_up_to_date(tmp_path: Path) -> None:
+    """A file of version 7 knows no books of receipts; their ids count as used from now on."""
+    path = tmp_path / "node.sqlite"
+    SqliteMetadata(path).close()
+    connection = sqlite3.connect(path)
+    connection.executescript(TO_VERSION_7)
+    connection.close()
+    assert loaded(path) == []
+    book = PutReceipts(b"/", 40, b"sink", 7, 3, [5, 5])
+    metadata = SqliteMetadata(path)
+    metadata.apply([book])
+    assert metadata.load().next_queue_id == 41
+    metadata.apply([DeleteReceipts(b"/", 40)])
+    assert metadata.load().next_queue_id == 41
+    metadata.close()
+    assert loaded(path) == []
 
 
 def test_metadata_of_version_6_is_brought_up_to_date(tmp_path: Path) -> None:

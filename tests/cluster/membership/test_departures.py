@@ -9,6 +9,7 @@ from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata
 from warrenmq.cluster.metadata.gateway import EtcdGateway
 from warrenmq.cluster.metadata.operations import RawPut
 from warrenmq.cluster.records import Member, encode_record, member_key, node_key
+from warrenmq.cluster.sinks.sink_row import Copies, committed, copies_of
 
 MEMBER = encode_record(Member("replica", 0))
 
@@ -80,3 +81,29 @@ def test_a_removal_that_no_longer_holds_leaves_the_others(cluster: Cluster) -> N
         ]
     )
     assert [queue.name for queue in cluster.departures.queues_of("n1")] == [b"q7"]
+
+
+def test_stages_of_a_member_go_with_it(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    """Another node that has them goes on; a batch that nobody else has is lost."""
+    cluster.metadata.apply([PutVhost(b"/", 0)])
+    copies: dict[bytes, Copies] = {
+        b"both": {b"n1": [4], b"n2": [7, 8]},
+        b"other": {b"n2": [9]},
+        b"only": {b"n1": [5]},
+        b"done": {},
+    }
+    for name, nodes in copies.items():
+        row = committed(b"/", name, None, 3, 10, nodes, b"n1")
+        cluster.metadata.commit([Absent(row)], [row])
+    assert cluster.departures.give_up_stages("n1")
+    rows = {row.name: row for row in cluster.metadata.load().sinks}
+    assert {name: copies_of(row) for name, row in rows.items()} == {
+        b"both": {b"n2": [7, 8]},
+        b"other": {b"n2": [9]},
+        b"only": {},
+        b"done": {},
+    }
+    assert (rows[b"both"].mover, rows[b"both"].epoch) == (b"n2", 2)
+    assert [row.batch for row in rows.values()] == [3] * 4
+    assert "batch 3 of sink 'only' in vhost '/' is lost" in caplog.text
+    assert "'both'" not in caplog.text

@@ -12,6 +12,7 @@ from warrenmq.broker.definitions.metadata import (
     DeleteParameter,
     DeletePermission,
     DeleteQueue,
+    DeleteSink,
     DeleteTopicPermission,
     DeleteUser,
     DeleteVhost,
@@ -20,6 +21,7 @@ from warrenmq.broker.definitions.metadata import (
     PutParameter,
     PutPermission,
     PutQueue,
+    PutSink,
     PutTopicPermission,
     PutUser,
     PutVhost,
@@ -48,6 +50,8 @@ PUTS: list[Change] = [
     PutQueue(b"/", 4, b"nobody's", False, False, b""),
     PutBinding(b"/", b"x", b"q", True, b"k", b""),
     PutBinding(b"/", b"x", b"q", False, b"", ODD, 3, 1 << 40),
+    PutSink(b"/", ODD, 7, [], 1 << 40, 20_000, ODD, b"n@h", 3, 8, 9),
+    PutSink(b"/", b"s", 0, []),
 ]
 DELETIONS: list[Change] = [
     DeleteUser(b"guest"),
@@ -58,6 +62,7 @@ DELETIONS: list[Change] = [
     DeleteExchange(b"/", b"x"),
     DeleteQueue(b"/", NO_ID, b"q"),
     DeleteBinding(b"/", b"x", b"q", True, b"k", b""),
+    DeleteSink(b"/", ODD),
     DeleteVhost(ODD),
 ]
 

@@ -226,13 +226,13 @@ def commit_batch(cluster: TwoNodes, messages: list[bytes]) -> None:
     staging.finish(stage.queue.id, client, len(messages), finished.append, now_ms)
     cluster.pump()
     assert finished == [None]
-    staging.commit(b"sink", 0, [stage.queue.id], False, lambda: None, now_ms)
+    staging.commit(b"sink", 0, [stage.queue.id], {}, False, lambda _outcome, _reason: None)
 
 
 def test_a_batch_of_a_sink_goes_to_another_node(cluster: TwoNodes) -> None:
     declare(cluster, FRONT, b"far")
     staging = cluster.back.vhost.staging
-    staging.slice_messages = 4
+    staging.mover.slice_messages = 4
     cluster.delay_ms = 20
     commit_batch(cluster, [staged_message(b"%d" % number) for number in range(10)])
     cluster.advance(30)

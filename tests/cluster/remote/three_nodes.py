@@ -63,6 +63,9 @@ class CopyFeed(OperationFeed):
     def readers_changed(self) -> None:
         """Reader groups are none of its business."""
 
+    def receipts_changed(self) -> None:
+        """Nor are receipts."""
+
     def settled_runs(self, runs: Runs, reason: int) -> None:
         self._copy.settle(runs, self._cluster.front.now_ms)
 

@@ -111,18 +111,16 @@ def test_masters_are_spread_after_a_look_at_the_moves(cluster: Cluster) -> None:
 def test_maintenance_says_first_what_it_does(cluster: Cluster) -> None:
     """The node that is asked, and another one."""
 
-    def has_moves_of_all(target: ClusterNode) -> bool:
-        rows = cluster.api.get("warren/mirrors").json()
-        return all(
-            row["leader"] == target.name or target.name in row["synchronised_slave_nodes"]
-            for row in rows
-        )
-
     for node, other in (cluster.nodes, cluster.nodes[::-1]):
         path = f"nodes/{node.name}"
+
+        def may_all_move(target: str = other.name) -> bool:
+            rows = cluster.api.get("warren/mirrors").json()
+            return all(target in [row["leader"], *row["synchronised_slave_nodes"]] for row in rows)
+
         with channels([node]) as (channel,):
             channel.queue_declare("alone", durable=True)
-            eventually(lambda: has_moves_of_all(other), "the mirrors are in sync again")
+            eventually(may_all_move, "the mirrors are in sync again")
             plan = cluster.api.get(f"warren/{path}/drain").json()
             assert [each["target"] for each in plan["moves"]] == [other.name] * len(plan["moves"])
             page = cluster.shown(f"{path}/drain")

@@ -30,6 +30,16 @@ def test_a_gap_parts_a_line() -> None:
     assert [len(line) for line in lines] == [3, 2]
 
 
+def test_a_line_under_others_is_broad() -> None:
+    """Two lines with the same samples are both visible."""
+    both = [
+        Series("a", "c1", [(0, 1.0), (5_000, 2.0)]),
+        Series("b", "c2", [(0, 1.0), (5_000, 2.0)]),
+    ]
+    drawn = str(chart("c", both, 5, figures.count))
+    assert points(drawn, "line broad c1") == points(drawn, "line c2") != []
+
+
 def test_an_area_stands_on_the_one_below() -> None:
     series = [Series("low", "c1", at(10, 10)), Series("high", "c2", at(5, 10))]
     drawn = str(chart("c", series, 5, figures.count, is_stacked=True))

@@ -74,6 +74,10 @@ class Both(OperationFeed):
         for feed in self.feeds:
             feed.readers_changed()
 
+    def receipts_changed(self) -> None:
+        for feed in self.feeds:
+            feed.receipts_changed()
+
 
 class Master:
     """The master's side of one queue: its feed, and what is on the way to the mirror."""

@@ -28,12 +28,14 @@ from warrenmq.broker.definitions.metadata import (
     DeleteGroupMember,
     DeleteQueue,
     DeleteReaderGroup,
+    DeleteReceipts,
     DeleteSink,
     DeleteStage,
     PutGroupMember,
     PutPermission,
     PutQueue,
     PutReaderGroup,
+    PutReceipts,
     PutSink,
     PutStage,
     PutUser,
@@ -111,6 +113,7 @@ class MemoryDisk:
         self.members: dict[tuple[bytes, int], PutGroupMember] = {}
         self.stages: dict[int, PutStage] = {}
         self.sinks: dict[bytes, PutSink] = {}
+        self.receipts: dict[int, PutReceipts] = {}
         self.next_queue_id = 1
 
     def store(self, change_sets: list[ChangeSet]) -> None:
@@ -148,6 +151,11 @@ class MemoryDisk:
                 self.sinks[change.name] = change
             case DeleteSink():
                 self.sinks.pop(change.name, None)
+            case PutReceipts():
+                self.receipts[change.id] = change
+                self.next_queue_id = max(self.next_queue_id, change.id + 1)
+            case DeleteReceipts():
+                self.receipts.pop(change.id, None)
             case _:
                 raise AssertionError(f"unexpected change {change}")
 
@@ -164,6 +172,7 @@ class MemoryNode:
         definitions.next_queue_id = disk.next_queue_id
         definitions.stages = list(disk.stages.values())
         definitions.sinks = list(disk.sinks.values())
+        definitions.receipts = list(disk.receipts.values())
         definitions.permissions = [PutPermission(b"/", USER.name, ".*", ".*", ".*")]
         self.broker.load_users(definitions)
         self.driver = StoreDriver(disk.files, StoreSettings(FILE_BYTES))
@@ -173,6 +182,7 @@ class MemoryNode:
         for queue in disk.queues.values():
             self.vhost.restore_queue(queue, now_ms)
         self.vhost.staging.restore(definitions, now_ms)
+        self.vhost.receipts.restore(definitions.receipts)
         replay = self.driver.replay
         assert self.vhost.restore_messages(replay, disk.next_queue_id, set(), now_ms) == []
         self.admin = AdminNode(self.broker)

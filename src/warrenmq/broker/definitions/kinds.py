@@ -212,13 +212,30 @@ STAGES: Final = Kind(
 SINKS: Final = Kind(
     metadata.PutSink, metadata.DeleteSink, lambda found: found.sinks,
     Table("sinks", {"vhost": bytes, "name": bytes}, {"batch": int, "stages": list[int]}),
+    Keys(
+        "sinks", ("vhost", "name"),
+        {
+            "batch": int, "before_first": 0, "message_count": 0, "copies": b"", "mover": b"", "epoch": 0,
+        },
+        ("birth", "revision"),
+    ),
+    {VHOSTS: ("vhost",)},
+)  # fmt: skip
+
+# A book goes with its queue or its sink, by changes of its own.
+RECEIPTS: Final = Kind(
+    metadata.PutReceipts, metadata.DeleteReceipts, lambda found: found.receipts,
+    Table(
+        "receipts", {"vhost": bytes, "id": int},
+        {"sink": bytes, "queue_id": int, "floor": int, "runs": list[int]},
+    ),
     owners={VHOSTS: ("vhost",)},
 )  # fmt: skip
 
 # Each kind comes after the kinds that it needs.
 KINDS: Final[tuple[Kind[Any], ...]] = (
     VHOSTS, USERS, PERMISSIONS, TOPIC_PERMISSIONS, PARAMETERS, EXCHANGES, QUEUES, QUEUE_PARTS, BINDINGS,
-    READER_GROUPS, GROUP_MEMBERS, STAGES, SINKS,
+    READER_GROUPS, GROUP_MEMBERS, STAGES, SINKS, RECEIPTS,
 )  # fmt: skip
 # The kinds that the nodes of a cluster share.
 SHARED: Final = tuple(kind for kind in KINDS if kind.keys.name)

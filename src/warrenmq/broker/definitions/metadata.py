@@ -1,7 +1,8 @@
 """The stored definitions of a node, and the interface of their store (decision 002).
 
 Definitions are vhosts, users, permissions, parameters (policies and limits among them), exchanges,
-queues, bindings, reader groups, stages and sinks. A *change* writes or deletes one definition.
+queues, bindings, reader groups, stages, sinks and books of receipts. A *change* writes or deletes
+one definition.
 `load` returns objects of the class that writes a definition, so a definition has one shape
 everywhere. A node's own store has durable things only; the store of a cluster has transient
 exchanges, queues and bindings too. Names are bytes as in the protocol; texts that only
@@ -28,12 +29,12 @@ NO_LIMIT: Final = -1
 # definitions of a cluster have this one.
 NO_ID: Final = 0
 
-# The birth of a vhost, queue or exchange of a lone node. In a cluster a birth is the create
+# The birth of a vhost, queue, exchange or sink of a lone node. In a cluster a birth is the create
 # revision of the key in etcd: it names one life, so what was deleted and declared again has
 # another birth.
 NO_BIRTH: Final = 0
 
-# The revision of a queue that a cluster has not decided.
+# The revision of a queue or a sink that a cluster has not decided.
 NO_REVISION: Final = 0
 
 
@@ -407,13 +408,25 @@ class DeleteQueuePart(Change):
 class PutSink(Change):
     """The commits of a sink: all its batches up to `batch` are committed.
 
-    `stages` are the ids of the stages of the last batch that are not published yet, in order.
+    On a lone node, `stages` are the ids of the stages of the last batch that are not published yet,
+    in order. In a cluster the list is empty, and the sink has a birth. The messages of its batches
+    have positions, which count on from batch to batch: the last batch has `message_count` of them,
+    and `before_first` is the position before its first one. `copies` tells which nodes have its
+    stages until all is published (`cluster/sinks/copies.py`; b"": all is published), and `mover`
+    publishes it. `epoch` rises with each mover, and `revision` is that of the last write.
     """
 
     vhost: bytes
     name: bytes
     batch: i64
     stages: list[int]
+    before_first: i64 = 0
+    message_count: i64 = 0
+    copies: bytes = b""
+    mover: bytes = b""
+    epoch: i64 = 0
+    birth: i64 = NO_BIRTH
+    revision: i64 = NO_REVISION
 
 
 @final
@@ -424,6 +437,35 @@ class DeleteSink(Change):
 
     vhost: bytes
     name: bytes
+
+
+@final
+@dataclass(eq=False)
+@mypyc_attr(native_class=True)
+class PutReceipts(Change):
+    """A book of receipts: which messages of a cluster's sink are here, by position.
+
+    `id` is the origin of their MOVEs. `queue_id`: the mirrored queue whose book this is; 0: it is
+    that of all plain queues of the node. All positions below `floor` count as here, and those in
+    `runs`: the first and the last of each run, in turn.
+    """
+
+    vhost: bytes
+    id: i64
+    sink: bytes
+    queue_id: i64
+    floor: i64
+    runs: list[int]
+
+
+@final
+@dataclass(eq=False)
+@mypyc_attr(native_class=True)
+class DeleteReceipts(Change):
+    """Deletes a book of receipts."""
+
+    vhost: bytes
+    id: i64
 
 
 @final
@@ -445,7 +487,8 @@ class Definitions:
         self.stages: list[PutStage] = []
         self.sinks: list[PutSink] = []
         self.queue_parts: list[PutQueuePart] = []
-        # An id above the ids of all queues, parts and stages that were ever stored.
+        self.receipts: list[PutReceipts] = []
+        # An id above the ids of all queues, parts, stages and books that were ever stored.
         self.next_queue_id: i64 = 1
         # An id above the ids of all vhosts that were ever stored.
         self.next_vhost_id: i64 = 1

@@ -72,6 +72,13 @@ CREATE TABLE queue_parts (
 CREATE TRIGGER number_queue_parts AFTER INSERT ON queue_parts BEGIN
     UPDATE numbering SET next_queue_id = max(next_queue_id, NEW.id + 1); END;
 """
+_RECEIPTS: Final = """
+CREATE TABLE receipts (
+    vhost BLOB NOT NULL, id INTEGER NOT NULL, sink BLOB NOT NULL, queue_id INTEGER NOT NULL, floor INTEGER NOT NULL,
+    runs TEXT NOT NULL, UNIQUE (vhost, id)) STRICT;
+CREATE TRIGGER number_receipts AFTER INSERT ON receipts BEGIN
+    UPDATE numbering SET next_queue_id = max(next_queue_id, NEW.id + 1); END;
+"""
 # Schema version 1 had no sinks, and a reader group had one queue. Of a deleted queue only the id is
 # known.
 _PUT_ASIDE_VERSION_1: Final = "ALTER TABLE reader_groups RENAME TO old_groups;"
@@ -113,11 +120,19 @@ ALTER TABLE reader_group_members ADD COLUMN has_lapsed INTEGER NOT NULL DEFAULT 
 
 # The script that fills an empty file.
 NEW_FILE: Final = (
-    "BEGIN IMMEDIATE; " + _SCHEMA + _READER_GROUPS + _SINKS + _CONTROL + _QUEUE_PARTS + "COMMIT;"
+    "BEGIN IMMEDIATE; "
+    + _SCHEMA
+    + _READER_GROUPS
+    + _SINKS
+    + _CONTROL
+    + _QUEUE_PARTS
+    + _RECEIPTS
+    + "COMMIT;"
 )
 _FROM_VERSION_3: Final = _TAKE_OVER_VERSION_3 + _CONTROL + _QUEUE_PARTS + _BIRTHS
 _NEWEST: Final = "UPDATE schema_version SET version = 8;"
-# The scripts that bring a file of an earlier version to SCHEMA_VERSION, without what all have.
+# The scripts that bring a file of an earlier version to SCHEMA_VERSION, without what all have:
+# up to schema version 7 a sink belonged to one node, and there were no books of receipts.
 _SCRIPTS: Final = {
     1: _PUT_ASIDE_VERSION_1 + _READER_GROUPS + _SINKS + _TAKE_OVER_VERSION_1 + _FROM_VERSION_3,
     2: _TAKE_OVER_VERSION_2 + _FROM_VERSION_3 + _INCARNATIONS + _LAPSES,
@@ -128,6 +143,6 @@ _SCRIPTS: Final = {
     7: _LAPSES,
 }
 TAKE_OVER: Final = {
-    version: "BEGIN IMMEDIATE; " + script + _NEWEST + "COMMIT;"
+    version: "BEGIN IMMEDIATE; " + script + _RECEIPTS + _NEWEST + "COMMIT;"
     for version, script in _SCRIPTS.items()
 }

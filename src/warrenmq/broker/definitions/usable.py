@@ -99,7 +99,7 @@ class _Check:
         ]
 
     def groups_and_sinks(self) -> None:
-        """Check reader groups, their members, and sinks."""
+        """Check reader groups, their members, sinks, and books of receipts."""
         found = self._found
         found.reader_groups = [
             row
@@ -120,6 +120,16 @@ class _Check:
             for row in found.sinks
             if self._passes(_is_number(row.batch + 1) and NO_ID not in row.stages, "sink", row.name)
         ]
+        found.receipts = [
+            row
+            for row in found.receipts
+            if self._passes_with_id(
+                row.vhost in self._vhosts and _is_number(row.floor) and _are_runs(row.runs),
+                row.id,
+                "receipts of sink",
+                row.sink,
+            )
+        ]
 
     def numbering(self) -> None:
         """Check the next ids, which are above all others."""
@@ -131,7 +141,8 @@ class _Check:
         for vhost in found.vhosts:
             found.next_vhost_id = max(found.next_vhost_id, vhost.id + 1)
         ids = [row.id for row in found.queues] + [row.id for row in found.queue_parts]
-        for id in ids + [row.id for row in found.stages]:
+        ids += [row.id for row in found.stages] + [row.id for row in found.receipts]
+        for id in ids:
             found.next_queue_id = max(found.next_queue_id, id + 1)
 
     def _passes_with_id(self, is_usable: bool, id: i64, kind: str, name: bytes) -> bool:
@@ -158,6 +169,18 @@ def _is_name(name: bytes) -> bool:
 
 def _is_number(number: i64) -> bool:
     return 0 <= number < _NUMBER_MAX
+
+
+def _are_runs(ends: list[int]) -> bool:
+    """Whether `ends` are the first and the last numbers of runs that ascend and do not touch."""
+    if len(ends) % 2 != 0:
+        return False
+    lowest = 0
+    for place in range(0, len(ends), 2):
+        if ends[place] < lowest or not ends[place] <= ends[place + 1] < _NUMBER_MAX:
+            return False
+        lowest = ends[place + 1] + 2
+    return True
 
 
 def _is_part(row: PutQueuePart, owner: PutQueue | None) -> bool:

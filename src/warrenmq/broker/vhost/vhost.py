@@ -18,6 +18,7 @@ from warrenmq.broker.vhost.node_services import NodeServices
 from warrenmq.broker.vhost.pauses import QUEUE_PAUSE, paused_name
 from warrenmq.broker.vhost.queues import VhostQueues
 from warrenmq.broker.vhost.readers import VhostReaders
+from warrenmq.broker.vhost.sinks.receipts import Receipts
 from warrenmq.broker.vhost.sinks.staging import Staging
 from warrenmq.broker.vhost.store_host import VhostLossReport, VhostStoreHost
 from warrenmq.queues.arguments import parse_arguments
@@ -49,7 +50,8 @@ class Vhost(VhostQueues):
         self.dead_letters: DeadLetters = DeadLetters(self, delayed)
         self.host.handovers = self.dead_letters
         # Sinks and stages. The queues of stages are in `queues_by_id` only.
-        self.staging: Staging = Staging(self, delayed)
+        self.receipts: Receipts = Receipts(self)
+        self.staging: Staging = Staging(self, delayed, self.receipts)
         # Sum of the sealed and the finished batches at the last call of `on_sealed`.
         self._batches: i64 = 0
         self._debt_at_ms: i64 = 0
@@ -105,6 +107,7 @@ class Vhost(VhostQueues):
         `next_queue_id` belongs to a deleted queue.
         """
         self.staging.restore_moved(replay.moved)
+        self.receipts.restore_moved(replay.moved)
         orphans: list[RecoveredQueue] = []
         for queue_id, recovered in replay.queues.items():
             backing = self.host.backing(queue_id)
@@ -118,7 +121,8 @@ class Vhost(VhostQueues):
                 self.store.adopt_deleted(recovered, now_ms)
         for queue_id, files in replay.moved.items():
             alive = {seq: file for seq, file in files.items() if replay.is_alive(queue_id, seq)}
-            if queue_id not in self.staging.stages and len(alive) > 0:
+            is_origin = queue_id in self.staging.stages or self.receipts.has_book(queue_id)
+            if not is_origin and len(alive) > 0:
                 self.delayed.handovers.restore_moved(queue_id, alive, now_ms)
         return orphans
 
@@ -210,6 +214,7 @@ class Vhost(VhostQueues):
         if now_ms >= self._debt_at_ms:
             self._debt_at_ms = now_ms + _DEBT_INTERVAL_MS
             self.store.dead_files.is_disk_low = self.node.alarms.disk_since_ms != OFF
+            self.receipts.sweep()
             update_debt(self.store)
             if self.store.debt.payable_bytes > 0:
                 # Only a checkpoint deletes files.
@@ -226,5 +231,5 @@ class Vhost(VhostQueues):
             or is_applying
             or has_letters
             or has_due
-            or self.staging.may_resume()
+            or self.staging.mover.may_resume()
         )

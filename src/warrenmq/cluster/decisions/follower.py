@@ -26,12 +26,14 @@ from warrenmq.broker.definitions.metadata import (
     DeleteExchange,
     DeleteParameter,
     DeleteQueue,
+    DeleteSink,
     DeleteVhost,
     MetadataDamaged,
     PutBinding,
     PutExchange,
     PutParameter,
     PutQueue,
+    PutSink,
     PutVhost,
 )
 from warrenmq.broker.policies.policy import OPERATOR_POLICY, POLICY
@@ -40,6 +42,7 @@ from warrenmq.cluster.decisions.missed import missed_changes
 from warrenmq.cluster.definitions_copy import DefinitionsCopy
 from warrenmq.cluster.groups.group_change import group_of
 from warrenmq.cluster.groups.group_host import GroupHost
+from warrenmq.cluster.sinks.sinks import ClusterSinks
 from warrenmq.queues.arguments import parse_arguments
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.queue import Queue
@@ -104,6 +107,8 @@ class Follower:
         self._is_busy = False
         # Puts the groups of mirrored queues in force; None: this node has no mirrored queues.
         self.groups: GroupHost | None = None
+        # Puts sinks in force; None: this node keeps its own.
+        self.sinks: ClusterSinks | None = None
         # True: a start skips a queue that fails with an unexpected error, and goes on. False: the
         # error is raised, so that tests and simulations see it.
         self.sets_aside = False
@@ -137,6 +142,14 @@ class Follower:
                 self._load_queue(revision, queue)
         for binding in shared.bindings:
             self._follow_one(revision, binding)
+        if self.sinks is not None:
+            for vhost in self._broker.vhosts.values():
+                self.sinks.take(vhost)
+        for sink in shared.sinks:
+            self._follow_one(revision, sink)
+        if self.sinks is not None:
+            for vhost in self._broker.vhosts.values():
+                self.sinks.loaded(vhost)
         self.revision = revision
 
     def _load_queue(self, revision: int, put: PutQueue) -> None:
@@ -236,6 +249,8 @@ class Follower:
                 self._follow_binding(vhost, change)
         elif isinstance(change, (PutVhost, DeleteVhost)):
             self._follow_vhost(change)
+        elif isinstance(change, (PutSink, DeleteSink)):
+            self._follow_sink(change)
         else:
             self._hand_over(change)
 
@@ -273,6 +288,7 @@ class Follower:
                 logger.error("%s", failure)
             self._is_busy = False
             self._tell_of_policies(change)
+            self._take_sinks(change)
             if later:
                 self._work()
 
@@ -457,7 +473,24 @@ class Follower:
             if vhost is not None and change.component in (POLICY, OPERATOR_POLICY):
                 self.groups.on_policies(vhost)
 
-    # -- bindings ----------------------------------------------------------------------------------
+    # -- sinks, bindings ---------------------------------------------------------------------------
+
+    def _take_sinks(self, change: Change) -> None:
+        """Let the cluster record the sinks of a vhost that has been opened."""
+        if isinstance(change, PutVhost) and self.sinks is not None:
+            vhost = self._broker.vhosts.get(change.name)
+            if vhost is not None:
+                self.sinks.take(vhost)
+
+    def _follow_sink(self, change: PutSink | DeleteSink) -> None:
+        self.copy.apply(change)
+        vhost = self._broker.vhosts.get(change.vhost)
+        if vhost is None or self.sinks is None:
+            return
+        if isinstance(change, PutSink):
+            self.sinks.follow(vhost, change)
+        else:
+            self.sinks.forget(vhost, change.name)
 
     def _follow_binding(self, vhost: Vhost, change: PutBinding | DeleteBinding) -> None:
         router = vhost.router

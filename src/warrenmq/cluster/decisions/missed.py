@@ -31,6 +31,10 @@ def missed_changes(
         if exchanges.get(place) != exchange.birth:
             changes.append(metadata.DeleteExchange(exchange.vhost, exchange.name))
     changes.extend(_gone_bindings(broker, shared))
+    sinks = {(each.vhost, each.name): each.birth for each in shared.sinks}
+    for place, sink in copy.sinks.items():
+        if sinks.get(place) != sink.birth:
+            changes.append(metadata.DeleteSink(sink.vhost, sink.name))
     # Definitions that are there already are put again, which changes nothing.
     changes.extend(shared.vhosts)
     changes.extend(shared.users)
@@ -40,6 +44,7 @@ def missed_changes(
     changes.extend(shared.exchanges)
     changes.extend(shared.queues)
     changes.extend(shared.bindings)
+    changes.extend(shared.sinks)
     return changes
 
 

@@ -332,16 +332,17 @@ class ClusterControl:
         return lost, kept
 
     async def _remove_queues(self, node: str, is_forced: bool) -> int:
-        """Remove what `node` has of queues; returns how many queues have gone with it."""
+        """Remove what `node` has of queues and stages; returns how many queues go with it."""
         lost_count = 0
         for _ in range(_ROUNDS_MAX):
             lost, kept = await self._parted_from(node, is_forced)
-            if not lost and not kept:
+            has_no_stages = await self._wait(lambda: self._departures.give_up_stages(node))
+            if not lost and not kept and has_no_stages:
                 return lost_count
             lost_count += len(lost)
             await self._remove(lost)
             await self._wait(partial(self._departures.give_up, kept))
-        raise Refused(PRECONDITION, f"mirrored queues of node {node} are changing; try again")
+        raise Refused(PRECONDITION, f"queues or sinks of node {node} are changing; try again")
 
     async def _remove(self, queues: list[PutQueue]) -> None:
         for start in range(0, len(queues), _SLICE):

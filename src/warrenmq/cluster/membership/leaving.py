@@ -2,7 +2,8 @@
 
 A member that leaves takes its queues with it, and what goes with them: their bindings, and the
 exchanges that are deleted with their last binding. A mirrored queue stays if another member has a
-complete copy. The last member takes the cluster with it.
+complete copy. The stages of a batch that it has go, too; if no other member has them, the batch is
+lost. The last member takes the cluster with it.
 
 Queues go before the member. So whoever is stopped half-way finds the member still there, and what
 is left of its queues.
@@ -10,11 +11,12 @@ is left of its queues.
 
 from __future__ import annotations
 
+import logging
 from typing import Final, cast
 
 from warrenmq.broker.broker import Broker
-from warrenmq.broker.definitions.kinds import QUEUES
-from warrenmq.broker.definitions.metadata import Change, DeleteQueue, PutQueue
+from warrenmq.broker.definitions.kinds import QUEUES, SINKS
+from warrenmq.broker.definitions.metadata import Change, DeleteQueue, PutQueue, PutSink
 from warrenmq.cluster.definitions_copy import DefinitionsCopy
 from warrenmq.cluster.groups.group_change import group_of, with_group
 from warrenmq.cluster.groups.transitions import forget_node
@@ -23,6 +25,10 @@ from warrenmq.cluster.metadata.conditions import Alive, Condition, LastWritten, 
 from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata
 from warrenmq.cluster.metadata.keys import change_of, prefix_of
 from warrenmq.cluster.records import MEMBERS, member_key, node_key
+from warrenmq.cluster.sinks.sink_row import without_node
+from warrenmq.vocabulary.names import name_text
+
+logger = logging.getLogger("warren.cluster")
 
 # Removals of one transaction. Most succeed, and one that does not makes all be tried singly.
 _BATCH: Final = 50
@@ -63,6 +69,28 @@ class Departures:
             if self._metadata.commit(conditions, list(batch)) is None:
                 for each in batch:
                     self._metadata.commit([LastWritten(each, each.revision)], [each])
+
+    def give_up_stages(self, node: str) -> bool:
+        """Take `node` out of the rows of sinks; False: rows have changed meanwhile, try again."""
+        is_done = True
+        for each in self._metadata.records(SINKS.keys.name):
+            row = cast(
+                PutSink, change_of(each.key, each.value, each.create_revision, each.mod_revision)
+            )
+            rest = without_node(row, node.encode())
+            if rest is None:
+                continue
+            if self._metadata.commit([LastWritten(row, row.revision)], [rest]) is None:
+                is_done = False
+            elif not rest.copies:
+                logger.error(
+                    "batch %d of sink '%s' in vhost '%s' is lost: only node %s had its stages",
+                    row.batch,
+                    name_text(row.name),
+                    name_text(row.vhost),
+                    node,
+                )
+        return is_done
 
     def remove_member(self, node: str, is_own: bool = False) -> bool:
         """Remove the member `node`; False if it runs, or has joined again.

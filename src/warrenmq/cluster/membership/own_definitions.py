@@ -1,9 +1,9 @@
 """The definitions that a node of a cluster opens: its own rows whose queues the cluster has.
 
 The node's metadata has what only the node knows (the numbers of vhosts and queues, parts of queues,
-reader groups, stages, sinks). The cluster has everything else. A row and a queue of the cluster
-belong together if name and birth agree: a queue that was deleted and declared again while the node
-was away is another one, and the messages of the old one go.
+reader groups, stages), and sinks that the cluster has not got yet. It has everything else. A row
+and a queue of the cluster belong together if name and birth agree: a queue that was deleted and
+declared again while the node was away is another one, and the messages of the old one go.
 
 A row of a mirrored queue is that of the node's copy. It stays while the group counts with the copy:
 a group that has given it up has forgotten the node. The copy opens hidden, whoever is master. It
@@ -69,6 +69,7 @@ def own_definitions(
     opened.group_members = [member for member in rows.group_members if member.vhost in names]
     opened.stages = [stage for stage in rows.stages if stage.vhost in names]
     opened.sinks = [sink for sink in rows.sinks if sink.vhost in names]
+    opened.receipts = [book for book in rows.receipts if book.vhost in names]
     return opened, changes
 
 

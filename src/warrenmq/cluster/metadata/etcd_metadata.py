@@ -1,8 +1,8 @@
 """The definitions of a cluster on etcd.
 
 As a `Metadata` it keeps what nodes share: vhosts, users, rights, parameters, exchanges, queues and
-bindings, transient ones too. Numeric ids, parts of queues, reader groups, stages and sinks are a
-node's own. Beyond `Metadata` it has what several writers need: `commit` checks conditions,
+bindings, transient ones too, and sinks. Numeric ids, parts of queues, reader groups and stages are
+a node's own. Beyond `Metadata` it has what several writers need: `commit` checks conditions,
 `load_at` says of which revision the definitions are, and `watch` tells what changes after it.
 
 Any thread may call any method. Methods raise MetadataError: EtcdUnavailable, EtcdRefused and the

@@ -7,8 +7,8 @@ one more: global parameters, of which the vhost and the component are empty, hav
 
 A key tells all that identifies a definition, so a deletion can be followed without the value that
 the key had. (A watch can tell the values before deletions too, but etcd takes 15 s to find those of
-10,000 keys.) Values are JSON, see `values.py`; the birth of a vhost, a queue or an exchange is its
-key's create revision.
+10,000 keys.) Values are JSON, see `values.py`; the birth of a vhost, a queue, an exchange
+or a sink is its key's create revision.
 
 Keys of other kinds are *records*: they belong to other parts of the cluster.
 """
@@ -46,10 +46,11 @@ def _picker(told: Iterable[str], wanted: Iterable[str]) -> Callable[[Sequence[An
     return pick if others else lambda attributes: (pick(attributes),)
 
 
-# The arguments of each Put... and Delete..., from what key, value and etcd tell.
+# The arguments of each Put... and Delete..., from what key, value and etcd tell. The id of a vhost
+# or a queue, and the stages of a sink, are a node's own.
 _PUT_ARGUMENTS: Final = {
     kind: _picker(
-        (*kind.keys.parts, "id", *kind.keys.value, *kind.keys.revisions),
+        (*kind.keys.parts, "id", "stages", *kind.keys.value, *kind.keys.revisions),
         (*kind.columns, *kind.keys.value, *kind.keys.revisions),
     )
     for kind in SHARED
@@ -110,8 +111,8 @@ def _part(attribute: bytes | str | bool) -> bytes:
 def change_of(key: bytes, value: bytes, create_revision: int, mod_revision: int) -> Change | None:
     """The Put... that wrote `key`, with its birth and revision; None for a record.
 
-    Ids are NO_ID. Raises NewerFormat for a value of a later warren, MetadataDamaged for a key or a
-    value that no warren writes.
+    Ids are NO_ID, and a sink's list of stages is empty. Raises NewerFormat for a value of a later
+    warren, MetadataDamaged for a key or a value that no warren writes.
     """
     kind, parts = _definition_of(key)
     if kind is None:
@@ -120,7 +121,7 @@ def change_of(key: bytes, value: bytes, create_revision: int, mod_revision: int)
         identity, attributes = _identity(kind, parts), attributes_of(kind, value)
     except (ValueError, msgspec.DecodeError) as error:
         raise _damage(key, error) from None
-    told = (*identity, NO_ID, *attributes, create_revision, mod_revision)
+    told = (*identity, NO_ID, [], *attributes, create_revision, mod_revision)
     change: Change = kind.put(*_PUT_ARGUMENTS[kind](told))
     return change
 

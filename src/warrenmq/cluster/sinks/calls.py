@@ -16,12 +16,12 @@ PIECE_BYTES: Final = 48 * 1024
 
 
 class CarriedMessage(msgspec.Struct, frozen=True, array_like=True):
-    """A message of a stage, and its queues at the node that gets it.
+    """A message at `position` of its sink, and its queues at the node that gets it.
 
     `pieces_bytes`: the size of a body that has come in pieces, 0 for one that is here.
     """
 
-    seq: int
+    position: int
     queues: list[bytes]
     address: bytes
     properties: bytes
@@ -32,45 +32,35 @@ class CarriedMessage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CarrySlice(msgspec.Struct, frozen=True, array_like=True, tag="slice"):
-    """Messages of the stage `stage` of the node whose data have the id `origin`.
+    """Messages of the cluster's sink with the key `sink`.
 
-    Its messages below `settled_below`, and those of its stages below `oldest`, will not come again.
+    All positions below `floor` are in all of their queues.
     """
 
-    origin: str
     vhost: bytes
-    stage: int
-    oldest: int
-    settled_below: int
+    sink: bytes
+    floor: int
     messages: list[CarriedMessage]
 
 
 class CarryPiece(msgspec.Struct, frozen=True, array_like=True, tag="piece"):
     """The part of a body that begins at `start`; the pieces of a body come in order."""
 
-    origin: str
     vhost: bytes
-    stage: int
-    seq: int
+    sink: bytes
+    position: int
     start: int
     data: bytes
 
 
-class FinishStage(msgspec.Struct, frozen=True, array_like=True, tag="finish"):
-    """Nothing of the stage will come again."""
-
-    origin: str
-    vhost: bytes
-    stage: int
-
-
 class Carried(msgspec.Struct, frozen=True, array_like=True):
-    """The answer: why the node has not got everything, for good; "" if it has."""
+    """The answer: why the node has not got everything, "" if it has; and the floor it knows."""
 
     failure: str = ""
+    floor: int = 0
 
 
-CarryRequest = CarrySlice | CarryPiece | FinishStage
+CarryRequest = CarrySlice | CarryPiece
 _decoder: msgspec.msgpack.Decoder[CarryRequest] = msgspec.msgpack.Decoder(CarryRequest)
 _answers: msgspec.msgpack.Decoder[Carried] = msgspec.msgpack.Decoder(Carried)
 

@@ -1,187 +1,201 @@
-"""Carries staged messages to the homes of their queues, until these have them.
+"""Carries messages of sinks to the masters of their queues, until these have them.
 
-A slice's messages for a node travel in one or more calls. If a call fails, or its answer, all of
-them are sent again after a pause: the other node takes each message once
-(`broker/vhost/sinks/stand_ins.py`).
+A slice's messages for a node travel in one or more calls; those for this node need none. If a call
+fails, or its answer, its messages are sent again after a pause, to where the masters are by then:
+each queue takes each message once (`broker/vhost/sinks/receipts.py`). Nodes do not wait for each
+other.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
 from warrenmq.broker.broker import Broker
-from warrenmq.broker.vhost.remote.copies import CopyWaiter
-from warrenmq.broker.vhost.remote.slice_carrier import Crossing, SliceCarrier, StagePlace
-from warrenmq.broker.vhost.sinks.stage import is_stand_in
+from warrenmq.broker.vhost.remote.slice_carrier import Delivery, SliceCarrier, SliceWaiter
+from warrenmq.broker.vhost.sinks.receipts import TakeWaiter
+from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.cluster.decision_store import ClusterClock
 from warrenmq.cluster.links.node_calls import NodeCalls
 from warrenmq.cluster.sinks.calls import (
     PIECE_BYTES,
+    Carried,
     CarriedMessage,
     CarryPiece,
     CarryRequest,
     CarrySlice,
-    FinishStage,
     decode_answer,
     encode_request,
 )
+from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.remote.queue import RemoteQueue
 from warrenmq.vocabulary.names import name_text
 
 logger = logging.getLogger("warren.cluster")
 
-# Pause before a slice is sent again (ms).
+# Pause before messages are sent again (ms).
 _RETRY_MS: Final = 200
+# This node, among the nodes that messages go to.
+_HERE: Final = ""
+# Bytes of a carried message beside its body, its properties and the names of its queues.
+_MESSAGE_BYTES: Final = 600
 
 
 class StagedCarrier(SliceCarrier):
-    """The carrier of a node; `origin` returns the id of its data directory."""
+    """The carrier of a node."""
 
-    def __init__(
-        self, broker: Broker, calls: NodeCalls, clock: ClusterClock, origin: Callable[[], str]
-    ) -> None:
+    def __init__(self, broker: Broker, calls: NodeCalls, clock: ClusterClock) -> None:
         self.broker = broker
         self.calls = calls
         self.clock = clock
-        self.origin = origin
-        # Nodes that have messages of stages that are not finished, by vhost and stage.
-        self._nodes: dict[tuple[bytes, int], set[str]] = {}
 
     def carry(
-        self, stage: StagePlace, home: bytes, crossings: list[Crossing], waiter: CopyWaiter
+        self, vhost: bytes, sink: bytes, floor: int, deliveries: list[Delivery], waiter: SliceWaiter
     ) -> None:
-        node = name_text(home)
-        self._nodes.setdefault((stage.vhost, stage.id), set()).add(node)
-        _Journey(self, stage, node, crossings, waiter).begin()
-
-    def finish(self, vhost: bytes, stage_id: int) -> None:
-        for node in self._nodes.pop((vhost, stage_id), set()):
-            # A lost request does no harm: `oldest` of a later slice says the same.
-            request = encode_request(FinishStage(self.origin(), vhost, stage_id))
-            self.calls.ask(node, request, self.clock.now_ms(), _nobody_waits)
-
-    def oldest(self, vhost: bytes) -> int:
-        """The lowest id of a stage of which messages may be carried again."""
-        stages = self.broker.vhosts[vhost].staging.stages
-        own = [stage.queue.id for stage in stages.values() if not is_stand_in(stage.sink)]
-        return min([*own, *(stage for name, stage in self._nodes if name == vhost)])
+        _Slice(self, self.broker.vhosts[vhost], sink, waiter).send(deliveries)
 
 
-class _Journey:
-    """Messages of a slice on the way to one node."""
+class _Slice:
+    """A slice of `sink` on the way to its queues."""
 
     def __init__(
-        self,
-        carrier: StagedCarrier,
-        stage: StagePlace,
-        node: str,
-        crossings: list[Crossing],
-        waiter: CopyWaiter,
+        self, carrier: StagedCarrier, vhost: Vhost, sink: bytes, waiter: SliceWaiter
     ) -> None:
-        self._carrier = carrier
-        self._stage = stage
-        self._node = node
-        self._crossings = crossings
+        self.carrier = carrier
+        self.vhost = vhost
+        self.sink = sink
         self._waiter = waiter
-        # Calls of this attempt without an answer, and why one has failed, "" for none.
+        # Messages for nodes that are on their way, or wait to be sent again.
+        self._open = 0
+        # Nodes that are known to be in the way, so each is logged once.
+        self._told: set[str] = set()
+
+    def send(self, deliveries: list[Delivery]) -> None:
+        """Send messages to the nodes that lead their queues now."""
+        # One more, so that nothing is over before all have been sent.
+        self._open += 1
+        nodes: dict[str, list[Delivery]] = {}
+        for delivery in deliveries:
+            queues: dict[str, list[MessageTaker]] = {}
+            for each in delivery.queues:
+                queue = each.current()
+                if not queue.is_deleted:
+                    queues.setdefault(_home_of(queue), []).append(queue)
+            for node, found in queues.items():
+                part = Delivery(delivery.position, delivery.message, found, delivery.is_known)
+                nodes.setdefault(node, []).append(part)
+        for node, parts in nodes.items():
+            self._open += 1
+            _Journey(self, node, parts).begin()
+        self.end_one()
+
+    def send_again(self, node: str, deliveries: list[Delivery], failure: str) -> None:
+        """Send messages that `node` has not got, after a pause."""
+        if node not in self._told:
+            self._told.add(node)
+            logger.warning(
+                "a batch of a sink waits for %s, which has queues of it: %s",
+                f"node {node}" if node else "this node",
+                failure,
+            )
+
+        def again() -> None:
+            if self._waiter.is_over() or self.vhost.staging.is_stopped:
+                # The next start, or another mover, delivers the messages.
+                return
+            self.send(deliveries)
+            self.end_one()
+
+        self.carrier.clock.call_later(_RETRY_MS, again)
+
+    def end_one(self) -> None:
+        """Count the messages for a node as delivered."""
+        self._open -= 1
+        if self._open == 0:
+            self._waiter.on_delivered(self.carrier.clock.now_ms())
+
+
+class _Journey(TakeWaiter):
+    """Messages of a slice on the way to one node."""
+
+    def __init__(self, part_of: _Slice, node: str, deliveries: list[Delivery]) -> None:
+        self._slice = part_of
+        self._node = node
+        self._deliveries = deliveries
+        # Calls without an answer, and why one has failed, "" for none.
         self._open = 0
         self._failure = ""
-        self._is_told = False
 
     def begin(self) -> None:
-        """Send everything to queues that are there still."""
-        carrier = self._carrier
-        vhost = carrier.broker.vhosts.get(self._stage.vhost)
-        if vhost is None or vhost.staging.is_stopped:
-            # The next start, if there is one, carries the messages.
+        """Send the messages."""
+        carrier, vhost, sink = self._slice.carrier, self._slice.vhost, self._slice.sink
+        now_ms = carrier.clock.now_ms()
+        if self._node == _HERE:
+            vhost.receipts.take(sink, self._deliveries, self, "", now_ms)
             return
         requests = self._requests()
-        if not requests:
-            self._waiter.on_copied(carrier.clock.now_ms())
-            return
         self._open = len(requests)
-        self._failure = ""
         for request in requests:
-            call = encode_request(request)
-            carrier.calls.ask(self._node, call, carrier.clock.now_ms(), self._on_answer)
+            carrier.calls.ask(self._node, encode_request(request), now_ms, self._on_answer)
+
+    def on_taken(self, failure: str) -> None:
+        if failure:
+            self._slice.send_again(self._node, self._deliveries, failure)
+        else:
+            self._slice.end_one()
 
     def _requests(self) -> list[CarryRequest]:
-        stage, origin = self._stage, self._carrier.origin()
-        oldest = self._carrier.oldest(stage.vhost)
+        vhost, sink = self._slice.vhost, self._slice.sink
+        floor = int(vhost.receipts.floor_of(sink))
         found: list[CarryRequest] = []
         gathered: list[CarriedMessage] = []
         size = 0
-
-        def end_request() -> None:
-            nonlocal gathered, size
-            if gathered:
-                found.append(
-                    CarrySlice(origin, stage.vhost, stage.id, oldest, stage.settled_below, gathered)
-                )
-            gathered, size = [], 0
-
-        for crossing in self._crossings:
-            queues = [queue.name for queue in crossing.queues if not _is_gone(queue)]
-            if not queues:
-                continue
-            message = crossing.message
-            is_large = len(message.body) > PIECE_BYTES
+        for delivery in self._deliveries:
+            message = delivery.message
+            body = message.body
+            is_large = len(body) > PIECE_BYTES
             if is_large:
-                for start in range(0, len(message.body), PIECE_BYTES):
-                    data = message.body[start : start + PIECE_BYTES]
-                    found.append(
-                        CarryPiece(origin, stage.vhost, stage.id, message.origin_seq, start, data)
-                    )
+                for start in range(0, len(body), PIECE_BYTES):
+                    data = body[start : start + PIECE_BYTES]
+                    found.append(CarryPiece(vhost.name, sink, delivery.position, start, data))
             carried = CarriedMessage(
-                message.origin_seq,
-                queues,
+                delivery.position,
+                [queue.name for queue in delivery.queues],
                 message.address,
                 message.properties,
-                b"" if is_large else message.body,
+                b"" if is_large else body,
                 message.persistent,
-                crossing.is_known,
-                len(message.body) if is_large else 0,
+                delivery.is_known,
+                len(body) if is_large else 0,
             )
-            more = len(carried.body) + len(carried.properties) + sum(map(len, queues)) + 600
-            if size + more > PIECE_BYTES:
-                end_request()
+            more = len(carried.body) + len(carried.properties) + _MESSAGE_BYTES
+            more += sum(map(len, carried.queues))
+            if gathered and size + more > PIECE_BYTES:
+                found.append(CarrySlice(vhost.name, sink, floor, gathered))
+                gathered, size = [], 0
             gathered.append(carried)
             size += more
-        end_request()
+        found.append(CarrySlice(vhost.name, sink, floor, gathered))
         return found
 
     def _on_answer(self, answer: bytes, failure: str) -> None:
         self._open -= 1
-        self._failure = failure or _failure_of(answer) or self._failure
-        if self._open > 0:
-            return
-        if not self._failure:
-            self._waiter.on_copied(self._carrier.clock.now_ms())
-            return
-        if not self._is_told:
-            self._is_told = True
-            logger.warning(
-                "a batch of a sink waits for node %s, which has queues of it: %s",
-                self._node,
-                self._failure,
-            )
-        self._carrier.clock.call_later(_RETRY_MS, self.begin)
+        carried = Carried(failure) if failure else _read(answer)
+        self._failure = carried.failure or self._failure
+        self._slice.vhost.receipts.raise_floor(self._slice.sink, carried.floor)
+        if self._open == 0:
+            self.on_taken(self._failure)
 
 
-def _failure_of(answer: bytes) -> str:
+def _home_of(queue: MessageTaker) -> str:
+    """The node that leads `queue`."""
+    return name_text(queue.home.name) if isinstance(queue, RemoteQueue) else _HERE
+
+
+def _read(answer: bytes) -> Carried:
     try:
-        return decode_answer(answer).failure
+        return decode_answer(answer)
     except msgspec.DecodeError:
-        return "the node has an earlier version"
-
-
-def _is_gone(queue: RemoteQueue) -> bool:
-    return queue.is_deleted
-
-
-def _nobody_waits(_answer: bytes, _failure: str) -> None:
-    """Ignore the outcome of a FinishStage."""
+        return Carried("the node has an earlier version")

@@ -1,4 +1,4 @@
-"""Takes staged messages from other nodes into the queues of this one."""
+"""Takes messages of sinks from other nodes into the queues of this one."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 import msgspec
 
 from warrenmq.broker.broker import Broker
-from warrenmq.broker.vhost.sinks.stage import Stage
-from warrenmq.broker.vhost.sinks.stand_ins import StandIns
+from warrenmq.broker.vhost.remote.slice_carrier import Delivery
+from warrenmq.broker.vhost.sinks.receipts import TakeWaiter
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.cluster.links.node_calls import Answerer
 from warrenmq.cluster.sinks import calls
@@ -18,6 +18,19 @@ from warrenmq.store.model.message import Message
 _FULL = "memory or disk is short"
 
 
+class _Answer(TakeWaiter):
+    """The answer to a slice of the sink `sink`."""
+
+    def __init__(self, vhost: Vhost, sink: bytes, reply: Callable[[bytes], None]) -> None:
+        self._vhost = vhost
+        self._sink = sink
+        self._reply = reply
+
+    def on_taken(self, failure: str) -> None:
+        floor = int(self._vhost.receipts.floor_of(self._sink))
+        self._reply(msgspec.msgpack.encode(calls.Carried(failure, floor)))
+
+
 class StagedReceiver:
     """Answers the calls of other nodes about staged messages, and passes all others to `rest`."""
 
@@ -25,9 +38,8 @@ class StagedReceiver:
         self._broker = broker
         self._now_ms = now_ms
         self._rest = rest
-        self._stand_ins: dict[bytes, tuple[Vhost, StandIns]] = {}
-        # The pieces of large bodies that have come, by origin, vhost, stage and seq id.
-        self._pieces: dict[tuple[str, bytes, int, int], bytearray] = {}
+        # The pieces of large bodies that have come, by node, vhost, sink and position.
+        self._pieces: dict[tuple[str, bytes, bytes, int], bytearray] = {}
 
     def answer(self, node: str, request: bytes, reply: Callable[[bytes], None]) -> None:
         """Carry out what `node` asks for, and pass the answer to `reply`, once, now or later."""
@@ -46,65 +58,60 @@ class StagedReceiver:
         vhost = self._broker.vhosts.get(decoded.vhost)
         if vhost is None:
             answer("the vhost is not there")
-        elif isinstance(decoded, calls.CarrySlice):
-            self._take(vhost, decoded, answer)
-        elif isinstance(decoded, calls.FinishStage):
-            origin = decoded.origin.encode()
-            self._of(vhost).drop(origin, 0, decoded.stage, self._now_ms())
-            stage = decoded.origin, decoded.vhost, decoded.stage
-            for place in [place for place in self._pieces if place[:3] == stage]:
-                del self._pieces[place]
+        elif isinstance(decoded, calls.CarryPiece):
+            self._take_piece(node, decoded)
             answer()
-        else:
-            self._take_piece(decoded)
-            answer()
-
-    def _of(self, vhost: Vhost) -> StandIns:
-        known = self._stand_ins.get(vhost.name)
-        if known is None or known[0] is not vhost:
-            known = self._stand_ins[vhost.name] = vhost, StandIns(vhost.staging)
-        return known[1]
-
-    def _take(self, vhost: Vhost, carried: calls.CarrySlice, answer: Callable[[str], None]) -> None:
-        if vhost.staging.is_full():
+        elif vhost.staging.is_full():
             answer(_FULL)
-            return
-        stand_ins = self._of(vhost)
-        now_ms = self._now_ms()
-        origin = carried.origin.encode()
-        stand_ins.drop(origin, carried.oldest, -1, now_ms)
-        stage = stand_ins.of(origin, carried.stage, now_ms)
-        stand_ins.settle(stage, carried.settled_below)
+        else:
+            self._take(node, vhost, decoded, _Answer(vhost, decoded.sink, reply))
+
+    def _take(self, node: str, vhost: Vhost, carried: calls.CarrySlice, answer: _Answer) -> None:
+        vhost.receipts.raise_floor(carried.sink, carried.floor)
         failure = ""
+        deliveries: list[Delivery] = []
         for message in carried.messages:
-            failure = self._take_message(vhost, stage, carried, message) or failure
-        stand_ins.when_durable(stage, lambda: answer(failure))
+            body = self._body(node, carried, message)
+            if body is None:
+                failure = "a piece is missing"
+                continue
+            queues: list[MessageTaker] = []
+            for name in message.queues:
+                queue = vhost.queues.get(name)
+                if queue is None:
+                    # It is deleted, has its master elsewhere, or this node has not followed its
+                    # declaration yet. The plain queues of a message share a receipt, so all wait.
+                    failure = "a queue is not there"
+                    queues = []
+                    break
+                queues.append(queue)
+            content = Message(
+                message.address, message.properties, body, message.is_persistent, self._now_ms()
+            )
+            deliveries.append(Delivery(message.position, content, queues, message.is_known))
+        self._forget_pieces(carried)
+        vhost.receipts.take(carried.sink, deliveries, answer, failure, self._now_ms())
 
-    def _take_message(
-        self, vhost: Vhost, stage: Stage, carried: calls.CarrySlice, message: calls.CarriedMessage
-    ) -> str:
-        """Publish one message; returns why not, or ""."""
-        queues: list[MessageTaker] = []
-        for name in message.queues:
-            queue = vhost.queues.get(name)
-            if queue is None:
-                # The queue is deleted, or this node has not followed its declaration yet.
-                return "a queue is not there"
-            queues.append(queue)
-        body = message.body
-        if message.pieces_bytes:
-            place = carried.origin, carried.vhost, carried.stage, message.seq
-            body = bytes(self._pieces.pop(place, b""))
-            if len(body) != message.pieces_bytes:
-                return "a piece is missing"
-        now_ms = self._now_ms()
-        content = Message(message.address, message.properties, body, message.is_persistent, now_ms)
-        self._of(vhost).take(stage, message.seq, queues, content, message.is_known, now_ms)
-        return ""
+    def _body(
+        self, node: str, carried: calls.CarrySlice, message: calls.CarriedMessage
+    ) -> bytes | None:
+        """The body of a message; None if it has come in part only."""
+        if not message.pieces_bytes:
+            return message.body
+        place = node, carried.vhost, carried.sink, message.position
+        body = bytes(self._pieces.pop(place, b""))
+        return body if len(body) == message.pieces_bytes else None
 
-    def _take_piece(self, piece: calls.CarryPiece) -> None:
-        place = piece.origin, piece.vhost, piece.stage, piece.seq
+    def _take_piece(self, node: str, piece: calls.CarryPiece) -> None:
+        place = node, piece.vhost, piece.sink, piece.position
         known = self._pieces.get(place)
         if known is None or piece.start == 0:
             known = self._pieces[place] = bytearray()
         known += piece.data
+
+    def _forget_pieces(self, carried: calls.CarrySlice) -> None:
+        """Forget pieces of messages that nobody sends any more."""
+        sink = carried.vhost, carried.sink
+        for place in [place for place in self._pieces if place[1:3] == sink]:
+            if place[3] < carried.floor:
+                del self._pieces[place]

@@ -59,6 +59,10 @@ class OperationFeed:
         """A reader group has another part in the queue than before, or none any more."""
         raise RuntimeError("abstract")
 
+    def receipts_changed(self) -> None:
+        """The queue has got messages of a sink, or a book of its receipts has ended."""
+        raise RuntimeError("abstract")
+
     def level_began(self, level: i64) -> OperationFeed | None:
         """A level of the same queue begins, that of priority `level`: returns its feed."""
         return None

@@ -15,6 +15,7 @@ from warrenmq.queues.backing.paged_queue import PagedQueue
 from warrenmq.queues.mirror import records
 from warrenmq.queues.mirror.backing import HELD_BYTES, MirrorBacking
 from warrenmq.queues.queue import Queue
+from warrenmq.queues.receipts import FILLED, LACKING, WHOLE, SinkReceipts
 from warrenmq.queues.remote.link_records import MalformedRecordError, RecordReader
 from warrenmq.store.model.message import Message
 from warrenmq.store.model.runs import Runs, contains
@@ -39,6 +40,8 @@ class MirrorApplier:
         self.queue: Queue = queue
         # Messages come by `fill` too, until `end_sync` returns True.
         self.is_syncing: bool = False
+        # What the master has told of receipts during the synchronisation; None: nothing yet.
+        self._told: list[SinkReceipts] | None = None
         self._held_bytes: i64 = held_bytes
         # By priority.
         self._levels: list[MirrorBacking | None] = []
@@ -113,6 +116,10 @@ class MirrorApplier:
                 self._count_returns(reader)
             elif kind == records.READERS:
                 is_for_disk = self._take_readers(reader) or is_for_disk
+            elif kind == records.RECEIVED:
+                is_for_disk = self._receive(reader, now_ms) or is_for_disk
+            elif kind == records.RECEIPTS:
+                is_for_disk = self._take_receipts(reader) or is_for_disk
             elif kind == records.LEVEL:
                 self._level(reader)
             elif kind == records.EPOCH:
@@ -142,6 +149,7 @@ class MirrorApplier:
         if epoch < known:
             raise StaleEpochError(f"a synchronisation of epoch {epoch} began in epoch {known}")
         self.is_syncing = True
+        self._told = None
         for level in self.levels():
             level.begin_sync()
             level.begin_epoch(epoch, 0, now_ms)
@@ -182,6 +190,11 @@ class MirrorApplier:
             ):
                 is_complete = False
         self.is_syncing = not is_complete
+        receipts = self.queue.backing.host.receipts
+        told = self._told
+        if is_complete and receipts is not None and told is not None:
+            receipts.follow(self.queue.backing.ledger, told, FILLED)
+            self._told = None
         return is_complete
 
     # -- records -----------------------------------------------------------------------------------
@@ -194,6 +207,30 @@ class MirrorApplier:
         published = self._published
         while left > 0:
             message = published.read(reader)
+            if level.publish_at(seq, message, published.expiry_ms, published.redelivered, now_ms):
+                is_for_disk = True
+            seq += 1
+            left -= 1
+        return is_for_disk
+
+    def _receive(self, reader: RecordReader, now_ms: i64) -> bool:
+        level = self._level(reader)
+        sink = reader.text()
+        seq = records.read_seq(reader)
+        left = reader.number()
+        is_for_disk = False
+        published = self._published
+        ledger = self.queue.backing.ledger
+        receipts = self.queue.backing.host.receipts
+        while left > 0:
+            position = records.read_position(reader)
+            message = published.read(reader)
+            # While the copy lacks messages, the receipts come at the end, with RECEIPTS.
+            if receipts is not None and not self.is_syncing:
+                moved = receipts.received(ledger, sink, position, message)
+                if moved is not None:
+                    message = moved
+                    is_for_disk = True
             if level.publish_at(seq, message, published.expiry_ms, published.redelivered, now_ms):
                 is_for_disk = True
             seq += 1
@@ -221,6 +258,17 @@ class MirrorApplier:
         parts = records.read_readers(reader)
         backing = self.queue.backing
         return backing.host.take_reader_parts(backing.ledger, parts)
+
+    def _take_receipts(self, reader: RecordReader) -> bool:
+        books = records.read_receipts(reader)
+        backing = self.queue.backing
+        receipts = backing.host.receipts
+        if receipts is None:
+            return False
+        if not self.is_syncing:
+            return receipts.follow(backing.ledger, books, WHOLE)
+        self._told = books
+        return receipts.follow(backing.ledger, books, LACKING)
 
     def _begin_epoch(self, reader: RecordReader, epoch: i64, now_ms: i64) -> bool:
         if reader.integer() != epoch:

@@ -19,6 +19,10 @@ seq ids, which ascend and neither touch nor overlap.
     READERS       count u32, (group name, epoch i64, pattern text, acked i64, reserved i64,
                   has lapsed u8) * count
                   the parts of all reader groups in the queue; any other part is gone
+    RECEIVED      level u8, sink text, first seq i64, count u32, (position i64, published) * count
+                  PUBLISH of messages of a sink, with their positions there
+    RECEIPTS      count u32, (sink text, floor i64, runs of positions) * count
+                  what the queue has got of all sinks (`queues/receipts.py`); any other book is gone
 
 A `published` is flags u8, time of the publish i64 (ms since 1970), with the flag EXPIRES the time
 of expiry i64 (ms since 1970), and a message.
@@ -35,6 +39,7 @@ from librt.strings import BytesWriter, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64
 
 from warrenmq.queues.reader_part import ReaderPart
+from warrenmq.queues.receipts import POSITIONS_MAX, SinkReceipts
 from warrenmq.queues.remote.link_records import (
     MalformedRecordError,
     RecordReader,
@@ -53,6 +58,8 @@ SPARED: Final = 5
 SETTLED: Final = 6
 RETURN_COUNT: Final = 7
 READERS: Final = 8
+RECEIVED: Final = 9
+RECEIPTS: Final = 10
 
 # Flags of a published message.
 PERSISTENT: Final = 1
@@ -60,6 +67,8 @@ PERSISTENT: Final = 1
 REDELIVERED: Final = 2
 EXPIRES: Final = 4
 
+# Positions in a sink are below this.
+POSITION_END: Final = 1 << 60
 # Seq ids are below this: the number of a queue's segment file has 32 bits.
 SEQ_END: Final = 1 << 46
 # Bytes in front of the records of a payload.
@@ -87,6 +96,15 @@ def write_publish(out: BytesWriter, level: i64, first_seq: i64, count: i64) -> N
     """Append PUBLISH up to its messages; `write_published` appends each of them."""
     out.append(PUBLISH)
     out.append(level)
+    write_i64_be(out, first_seq)
+    write_i32_be(out, i32(count))
+
+
+def write_received(out: BytesWriter, level: i64, sink: bytes, first_seq: i64, count: i64) -> None:
+    """Append RECEIVED up to its messages: of each the position, then `write_published`."""
+    out.append(RECEIVED)
+    out.append(level)
+    write_text(out, sink)
     write_i64_be(out, first_seq)
     write_i32_be(out, i32(count))
 
@@ -148,6 +166,17 @@ def write_readers(out: BytesWriter, parts: list[ReaderPart]) -> None:
         out.append(1 if part.has_lapsed else 0)
 
 
+def write_receipts(out: BytesWriter, books: list[SinkReceipts]) -> None:
+    """Append RECEIPTS."""
+    out.append(RECEIPTS)
+    count: i64 = len(books)
+    write_i32_be(out, i32(count))
+    for book in books:
+        write_text(out, book.sink)
+        write_i64_be(out, book.floor)
+        write_runs(out, book.runs)
+
+
 def write_runs(out: BytesWriter, runs: Runs) -> None:
     """Append runs with their count."""
     count: i64 = len(runs)
@@ -165,17 +194,25 @@ def read_seq(reader: RecordReader) -> i64:
     return seq
 
 
-def read_runs(reader: RecordReader) -> Runs:
-    """The next runs."""
+def read_position(reader: RecordReader) -> i64:
+    """The next position in a sink."""
+    position = reader.integer()
+    if position < 0 or position >= POSITION_END:
+        raise MalformedRecordError("a position in a sink is out of range")
+    return position
+
+
+def read_runs(reader: RecordReader, is_of_positions: bool = False) -> Runs:
+    """The next runs, of seq ids or of positions in a sink."""
     left = reader.number()
     runs: Runs = []
     # A run that began where another one ended would be part of that one.
-    lowest: i64 = 1
+    lowest: i64 = 0
     while left > 0:
-        first = read_seq(reader)
-        last = read_seq(reader)
+        first = read_position(reader) if is_of_positions else read_seq(reader)
+        last = read_position(reader) if is_of_positions else read_seq(reader)
         if first < lowest or last < first:
-            raise MalformedRecordError("runs of seq ids do not ascend")
+            raise MalformedRecordError("runs do not ascend")
         runs.append((first, last))
         lowest = last + 2
         left -= 1
@@ -201,6 +238,21 @@ def read_readers(reader: RecordReader) -> list[ReaderPart]:
         parts.append(ReaderPart(group, epoch, pattern, acked, reserved, has_lapsed == 1))
         left -= 1
     return parts
+
+
+def read_receipts(reader: RecordReader) -> list[SinkReceipts]:
+    """The books of RECEIPTS, whose kind has been read."""
+    left = reader.number()
+    books: list[SinkReceipts] = []
+    while left > 0:
+        sink = reader.text()
+        floor = read_position(reader)
+        runs = read_runs(reader, True)
+        if len(runs) > 0 and (runs[0][0] < floor or runs[-1][1] >= floor + POSITIONS_MAX):
+            raise MalformedRecordError("a receipt is too far from its floor")
+        books.append(SinkReceipts(sink, floor, runs))
+        left -= 1
+    return books
 
 
 class PublishedReader:

@@ -27,7 +27,7 @@ from warrenmq.queues.entry import Entry
 from warrenmq.queues.leave_reason import PURGED
 from warrenmq.queues.mirror import records
 from warrenmq.queues.queue import Queue
-from warrenmq.store.model.message import Message, RunGatherer
+from warrenmq.store.model.message import Message, MovedMessage, RunGatherer
 from warrenmq.store.model.runs import Runs, add_run, merge_runs, remove_run, subtract
 
 # Distance of the first seq ids of two epochs, at least. The messages that a master publishes before
@@ -59,12 +59,17 @@ def next_start(queue: Queue, highest_start: i64) -> i64:
 
 
 class _Published:
-    """A message that was published in this turn. `message` None: it is settled already."""
+    """A message that was published in this turn. `message` None: it is settled already.
 
-    def __init__(self, entry: Entry) -> None:
+    `sink` is the key of the sink whose message it is, at `position`, or b"".
+    """
+
+    def __init__(self, entry: Entry, sink: bytes) -> None:
+        self.sink: bytes = sink
         self.seq: i64 = entry.seq
         # The entry may drop its content before the turn ends.
         self.message: Message | None = entry.message
+        self.position: i64 = 0
         self.persistent: bool = entry.persistent
         self.redelivered: bool = entry.redelivered
         self.expiry_ms: i64 = entry.expiry_ms
@@ -94,7 +99,9 @@ class LevelFeed(OperationFeed):
         if len(published) > 0 and entry.seq <= published[-1].seq:
             return
         self._feed.published_count += 1
-        one = _Published(entry)
+        one = _Published(entry, self._sink_of(entry.message))
+        if len(one.sink) > 0 and isinstance(one.message, MovedMessage):
+            one.position = one.message.origin_seq
         published.append(one)
         self._gather(one.size_bytes)
 
@@ -138,6 +145,9 @@ class LevelFeed(OperationFeed):
     def readers_changed(self) -> None:
         self._feed.tell_readers()
 
+    def receipts_changed(self) -> None:
+        self._feed.tell_receipts()
+
     def level_began(self, level: i64) -> OperationFeed | None:
         return self._feed.add_level(level)
 
@@ -172,20 +182,27 @@ class LevelFeed(OperationFeed):
         place: i64 = 0
         count: i64 = len(published)
         while place < count:
-            # Messages with consecutive seq ids share a record.
+            # Messages with consecutive seq ids share a record, if they are of one sink or of none.
             end = place
             while (
                 end < count
                 and published[end].message is not None
                 and published[end].seq == published[place].seq + end - place
+                and published[end].sink == published[place].sink
             ):
                 end += 1
             if end > place:
-                records.write_publish(out, self.level, published[place].seq, end - place)
+                first = published[place]
+                if len(first.sink) == 0:
+                    records.write_publish(out, self.level, first.seq, end - place)
+                else:
+                    records.write_received(out, self.level, first.sink, first.seq, end - place)
             while place < end:
                 one = published[place]
                 message = one.message
                 assert message is not None
+                if len(one.sink) > 0:
+                    write_i64_be(out, one.position)
                 records.write_published(
                     out, message, one.persistent, one.redelivered, one.expiry_ms
                 )
@@ -223,6 +240,10 @@ class LevelFeed(OperationFeed):
             left.extend(subtract(first, last, settled))
         if len(left) > 0:
             records.write_handled(out, kind, self.level, left)
+
+    def _sink_of(self, message: Message | None) -> bytes:
+        receipts = self._feed.queue.backing.host.receipts
+        return b"" if receipts is None or message is None else receipts.sink_of(message)
 
     def _gather(self, size_bytes: i64) -> None:
         self.gathered_bytes += size_bytes
@@ -278,6 +299,8 @@ class RingFeed:
         self._starts: list[tuple[i64, i64]] = []
         # The next payload has the parts of the reader groups.
         self._tells_readers: bool = False
+        # It has the books of receipts.
+        self._tells_receipts: bool = False
         self._is_changed: bool = False
 
     # -- begin and end -----------------------------------------------------------------------------
@@ -306,6 +329,7 @@ class RingFeed:
                 feed.repeat(first)
         queue.begin_epoch(epoch)
         self._tells_readers = True
+        self._tells_receipts = True
         self.has_operations = False
         self.note_changed()
 
@@ -336,14 +360,21 @@ class RingFeed:
         self.has_operations = True
         self.note_changed()
 
+    def tell_receipts(self) -> None:
+        """Tell all copies the books of receipts, with the next payload."""
+        self._tells_receipts = True
+        self.has_operations = True
+        self.note_changed()
+
     def repeat(self, level: i64, below: i64) -> None:
         """Tell all copies once more what consumers have had of a level, below a seq id.
 
-        How often messages were returned is told of all, and the parts of the reader groups. A copy
-        that was away has missed some of it, or has forgotten it in a restart. The next payload has
-        it, so it comes in order with everything else.
+        How often messages were returned is told of all, and the parts of the reader groups and the
+        books of receipts. A copy that was away has missed some of it, or has forgotten it in a
+        restart. The next payload has it, so it comes in order with everything else.
         """
         self.tell_readers()
+        self.tell_receipts()
         for feed in self._levels:
             if feed.level == level:
                 feed.repeat(below)
@@ -400,4 +431,10 @@ class RingFeed:
             self._tells_readers = False
             backing = self.queue.backing
             records.write_readers(out, backing.host.reader_parts(backing.ledger))
+        if self._tells_receipts:
+            self._tells_receipts = False
+            backing = self.queue.backing
+            receipts = backing.host.receipts
+            if receipts is not None:
+                records.write_receipts(out, receipts.receipts_of(backing.ledger))
         return out.getvalue()

@@ -183,6 +183,7 @@ def _restore_definitions(vhost: Vhost, definitions: Definitions, now_ms: int) ->
         if part.vhost == vhost.name and (is_of_unusable or not vhost.restore_part(part)):
             unusable_ids.add(part.id)
     vhost.staging.restore(definitions, now_ms)
+    vhost.receipts.restore(definitions.receipts)
     for binding in definitions.bindings:
         if binding.vhost != vhost.name:
             continue

@@ -1,4 +1,4 @@
-"""The data of `staging.py`: sinks, their stages, and slices of messages on the way to queues."""
+"""The data of sinks: their stages, and slices of messages on the way to queues."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Stage:
 class Sink:
     """A writer that commits numbered batches, in ascending order, each exactly once.
 
-    `stages` are the stages of the last batch that are not moved completely yet, in order.
+    `stages` are the stages of the last batch that this node has not moved completely yet, in order.
     """
 
     def __init__(self, name: bytes) -> None:
@@ -113,11 +113,16 @@ class Sink:
         self.batch: i64 = -1
         self.is_committing: bool = False
         self.stages: list[Stage] = []
+        # In a cluster: the nodes that have the stages of the last batch, none once it is published,
+        # the one of them that publishes it, and the name of the sink's books of receipts.
+        self.nodes: list[bytes] = []
+        self.mover: bytes = b""
+        self.key: bytes = b""
         self.waiters: list[Callable[[], None]] = []
 
     def is_busy(self) -> bool:
-        """True while a commit is being written to disk or messages still have to be moved."""
-        return self.is_committing or len(self.stages) > 0
+        """True while a commit is being stored or messages still have to be moved."""
+        return self.is_committing or len(self.stages) > 0 or len(self.nodes) > 0
 
     def call_waiters(self) -> None:
         """Call, once, everybody who waits until the sink is idle."""
@@ -162,13 +167,11 @@ class MoveSlice:
             self.watch()
 
 
-def stand_in_name(origin: bytes, stage_id: i64) -> bytes:
-    """The name for the stand-in of a stage of another node; `origin` is the id of its data."""
-    return b"%s/%d" % (origin, stage_id)
-
-
 def is_stand_in(sink: bytes) -> bool:
-    """Whether `sink` names a stand-in: no client can give a sink such a name."""
+    """Whether the stage has no messages, and stands for one of another node.
+
+    An earlier version wrote such rows. No client can give a sink such a name.
+    """
     return b"/" in sink
 
 

@@ -1,10 +1,12 @@
 """Slices of a stage on the way to their queues, on this node and on others.
 
-The messages of a slice are published together. Their copies for queues of other nodes go first.
-When these have arrived, the copies for this node follow, each with its MOVE: a start that finds the
-MOVE publishes the message nowhere again. After a crash in between, copies are carried again, and
-the other node knows which messages of the stage it has (`SliceCarrier`). A copy for a queue that
-is mirrored, or from a node without a carrier, may be doubled (`broker/vhost/remote/copies.py`).
+The messages of a slice are published together. On a lone node each has a MOVE of its own, with its
+place in the stage: a start that finds the MOVE publishes the message nowhere again.
+
+In a cluster the queues know what they have got of the sink (`receipts.py`), so every slice may be
+repeated. Slices for plain queues of this node follow each other without a wait. Any other one
+waits until all of its queues have their messages (`SliceCarrier`). A message that has to wait at a
+delayed exchange stays with this node: it gets a MOVE when the queues have theirs.
 """
 
 from __future__ import annotations
@@ -15,13 +17,18 @@ from warrenmq.broker.content.properties import PublishProperties
 from warrenmq.broker.vhost.arrival import arrive
 from warrenmq.broker.vhost.handovers.delayed_messages import DelayedMessages
 from warrenmq.broker.vhost.queues import VhostQueues
-from warrenmq.broker.vhost.remote.copies import CopyOptions, CopyWaiter, distant_of, local_of
-from warrenmq.broker.vhost.remote.slice_carrier import Crossing, StagePlace
+from warrenmq.broker.vhost.remote.copies import (
+    CopyOptions,
+    CopyWaiter,
+    distant_of,
+    local_of,
+)
+from warrenmq.broker.vhost.remote.slice_carrier import Delivery, SliceWaiter
+from warrenmq.broker.vhost.sinks.receipts import Receipts
 from warrenmq.broker.vhost.sinks.stage import MoveSlice, Stage
 from warrenmq.broker.vhost.sinks.staged_routes import StagedRoutes, inspect
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.message_taker import MessageTaker
-from warrenmq.queues.remote.queue import RemoteQueue
 from warrenmq.routing.exchange import Exchange
 from warrenmq.store.model.message import Message, MovedMessage
 
@@ -48,47 +55,81 @@ class _Move:
 class StagedMoves:
     """Publishes the staged messages of one vhost, by the bindings of the moment."""
 
-    def __init__(self, vhost: VhostQueues, routes: StagedRoutes, delayed: DelayedMessages) -> None:
+    def __init__(
+        self,
+        vhost: VhostQueues,
+        routes: StagedRoutes,
+        delayed: DelayedMessages,
+        receipts: Receipts,
+    ) -> None:
         self._vhost: VhostQueues = vhost
         self._routes: StagedRoutes = routes
         self._delayed: DelayedMessages = delayed
+        self._receipts: Receipts = receipts
 
     def publish(self, taken: MoveSlice, entries: list[Entry], now_ms: i64) -> None:
         """Publish `entries`, those of the slice `taken` that are not published yet."""
-        stage = taken.stage
+        if len(taken.stage.sink_key) > 0:
+            self._deliver(taken, entries, now_ms)
+            return
         parcel = _Parcel(self, taken)
         remote = self._delayed.handovers.remote
-        carrier = self._vhost.node.slice_carrier
-        crossings: dict[bytes, list[Crossing]] = {}
         for entry in entries:
-            move = self._route(stage, entry, now_ms)
+            move = self._route(taken.stage, entry, now_ms)
             parcel.moves.append(move)
             distant = distant_of(move.queues)
             if len(distant) == 0:
                 continue
             move.queues = local_of(move.queues)
-            if carrier is not None:
-                _add_crossings(crossings, move, [each for each in distant if _is_carried(each)])
-                distant = [each for each in distant if not _is_carried(each)]
-            if len(distant) > 0:
-                parcel.left += 1
-                properties = move.properties
-                # A committed message must not vanish: no queue may refuse it.
-                options = CopyOptions(
-                    properties.expiration_ms, properties.priority, move.is_known, False
-                )
-                remote.send(parcel, distant, _plain(move.message), options, now_ms)
-        parcel.left += len(crossings)
+            parcel.left += 1
+            properties = move.properties
+            # A committed message must not vanish: no queue may refuse it.
+            options = CopyOptions(
+                properties.expiration_ms, properties.priority, move.is_known, False
+            )
+            remote.send(parcel, distant, _plain(move.message), options, now_ms)
         if parcel.left == 0:
             parcel.arrive(now_ms)
+        else:
+            taken.stage.is_sending = True
+
+    def _deliver(self, taken: MoveSlice, entries: list[Entry], now_ms: i64) -> None:
+        """Deliver messages of a cluster's sink, each to the queues that have not got it."""
+        stage = taken.stage
+        sink = stage.sink_key
+        self._receipts.raise_floor(sink, stage.before_first + min(stage.unacked))
+        floor = self._receipts.floor_of(sink)
+        deliveries: list[Delivery] = []
+        delivered = _Delivered(self, taken)
+        is_near = True
+        for entry in entries:
+            position = stage.before_first + entry.seq
+            if position < floor:
+                # Another mover has delivered it.
+                continue
+            move = self._route(stage, entry, now_ms)
+            if len(move.waits) > 0:
+                delivered.waiting.append(move)
+            if len(move.queues) > 0:
+                is_near = is_near and len(distant_of(move.queues)) == 0
+                deliveries.append(
+                    Delivery(position, _plain(move.message), move.queues, move.is_known)
+                )
+        if is_near and len(delivered.waiting) == 0:
+            failure = self._receipts.publish(sink, deliveries, now_ms)
+            # Nothing is too far ahead, as there is a bound for messages that are not settled.
+            assert len(failure) == 0
+            taken.watch()
             return
+        carrier = self._vhost.node.slice_carrier
+        assert carrier is not None
         stage.is_sending = True
-        if carrier is not None:
-            # All messages of earlier slices that are settled have a durable MOVE.
-            settled_below: i64 = min(stage.unacked)
-            place = StagePlace(self._vhost.name, stage.queue.id, settled_below)
-            for home in crossings:
-                carrier.carry(place, home, crossings[home], parcel)
+        carrier.carry(self._vhost.name, sink, floor, deliveries, delivered)
+
+    def wait(self, move: _Move, now_ms: i64) -> None:
+        """Let a message wait at delayed exchanges of this node."""
+        move.queues = []
+        self.arrive(move, now_ms)
 
     def _route(self, stage: Stage, entry: Entry, now_ms: i64) -> _Move:
         staged = entry.message
@@ -114,25 +155,26 @@ class StagedMoves:
         self._vhost.journal.moves.add(message)
 
 
-def _is_carried(queue: MessageTaker) -> bool:
-    """Whether a node that comes back knows which messages `queue` has got of a stage.
+class _Delivered(SliceWaiter):
+    """A slice of a cluster's sink whose messages are on their way to their queues."""
 
-    A mirror that takes over does not.
-    """
-    return isinstance(queue, RemoteQueue) and not queue.keeps_consumers
+    def __init__(self, staged: StagedMoves, taken: MoveSlice) -> None:
+        # Messages that have to wait at delayed exchanges when the queues have theirs.
+        self.waiting: list[_Move] = []
+        self._staged: StagedMoves = staged
+        self._taken: MoveSlice = taken
 
+    def is_over(self) -> bool:
+        return self._taken.stage.is_dropped
 
-def _add_crossings(
-    crossings: dict[bytes, list[Crossing]], move: _Move, elsewhere: list[MessageTaker]
-) -> None:
-    """Add `move` to the crossings to each node that has some of the queues `elsewhere`."""
-    homes: dict[bytes, list[RemoteQueue]] = {}
-    for queue in elsewhere:
-        assert isinstance(queue, RemoteQueue)
-        homes.setdefault(queue.home.name, []).append(queue)
-    for home in homes:
-        crossing = Crossing(move.message, homes[home], move.is_known)
-        crossings.setdefault(home, []).append(crossing)
+    def on_delivered(self, now_ms: i64) -> None:
+        taken = self._taken
+        taken.stage.is_sending = False
+        for move in self.waiting:
+            self._staged.wait(move, now_ms)
+            taken.messages.append(move.message)
+        self.waiting = []
+        taken.watch()
 
 
 class _Parcel(CopyWaiter):

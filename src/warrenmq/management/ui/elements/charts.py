@@ -77,7 +77,7 @@ def chart(
     )
     lines = [
         *[
-            _line(each, frame, interval_s, "area" if is_stacked else "line", ground)
+            _line(each, frame, interval_s, _kind(is_stacked, each is drawn[-1][0]), ground)
             for each, ground in drawn
         ],
         *[
@@ -157,6 +157,13 @@ def _nice(value: float, is_size: bool) -> float:
         return 2.0 ** math.ceil(math.log2(value))
     power = 10.0 ** math.floor(math.log10(value))
     return next(step * power for step in (1, 2, 5, 10) if step * power >= value)
+
+
+def _kind(is_stacked: bool, is_last: bool) -> str:
+    """The look of a series. Lines that others are drawn on are broad, so that they stay visible."""
+    if is_stacked:
+        return "area"
+    return "line" if is_last else "line broad"
 
 
 def _line(

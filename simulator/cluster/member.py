@@ -52,7 +52,9 @@ from warrenmq.cluster.mirroring import Mirroring
 from warrenmq.cluster.node_links import FollowedPeers, NodeLinks
 from warrenmq.cluster.queue_ends import QueueEnds
 from warrenmq.cluster.records import RunningNode
+from warrenmq.cluster.sinks.carrier import StagedCarrier
 from warrenmq.cluster.sinks.decision import SinkContext
+from warrenmq.cluster.sinks.receiver import StagedReceiver
 from warrenmq.cluster.sinks.sinks import ClusterSinks
 
 # As in `cluster/membership/joining.py`, `cluster/node.py` and `cluster/decisions/etcd.py`.
@@ -262,6 +264,11 @@ class Member(SimulatedNode):
             self.etcd, self.follower, placement, peers.when_followed, clock
         )
         self._calls = NodeCalls(self.wake)
+        # Nodes of a simulation ask each other nothing else.
+        self._calls.answerer = StagedReceiver(
+            self.broker, self._time, lambda _node, _request, _reply: None
+        ).answer
+        self.broker.slice_carrier = StagedCarrier(self.broker, self._calls, clock)
         self._handler = NodeLinks(
             self.ends, peers, self._calls, self.mirroring, self.follower.followed, self._time
         )

@@ -12,6 +12,7 @@
 | `full_queue` | a full queue goes on to refuse |
 | `deleted_queue` | a deletion after the loss answers the publishers |
 | `dead_letters` | expired messages arrive at their target, timers continue |
+| `letters_from_afar` | dead letters and delayed messages of a living node go to the next master |
 | `unused_queue` | a queue expires after its disuse |
 | `longest_queue` | a queue keeps to its length |
 | `priorities` | the order of priorities stays |
@@ -285,6 +286,37 @@ def dead_letters(world: Failover) -> Iterator[None]:
     assert channel.count(queue) == 0
 
 
+def letters_from_afar(world: Failover) -> Iterator[None]:
+    """They become due before, during and after the loss of their target's master."""
+    target = world.declare(b"from afar")
+    channel = world.near()
+    channel.exchange(
+        b"later", b"x-delayed-message", durable=True, arguments=table(x__delayed__type="fanout")
+    )
+    channel.bind(target, b"later")
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": target.decode()}
+    # No policy mirrors it, and it lives at its client's node.
+    channel.declare(b"near", durable=True, arguments=table(**arguments))
+    channel.confirm_select()
+    for number in range(30):
+        due_ms = 100 + 100 * number
+        expiring = Properties(delivery_mode=2, expiration=b"%d" % due_ms).encode()
+        channel.publish(b"near", b"letter %d" % number, expiring)
+        delayed = Properties(delivery_mode=2, headers=table(x__delay=due_ms)).encode()
+        channel.publish(b"", b"delayed %d" % number, delayed, b"later")
+    assert all(isinstance(each, BasicAck) for each in channel.confirms(60))
+    yield
+    world.await_served(target)
+    drain = world.near()
+    arrived: set[bytes] = set()
+
+    def have_all() -> bool:
+        arrived.update(drain.drain(target))
+        return len(arrived) == 60
+
+    eventually(have_all, "all have arrived", 0.1)
+
+
 def unused_queue(world: Failover) -> Iterator[None]:
     queue = world.declare(b"unused", table(**{"x-expires": 8000}))
     yield
@@ -326,6 +358,7 @@ WATCHES: tuple[Watch, ...] = (
     transaction,
     full_queue,
     dead_letters,
+    letters_from_afar,
     longest_queue,
     priorities,
     unused_queue,

@@ -102,10 +102,11 @@ class _Slice:
             )
 
         def again() -> None:
-            if self._waiter.is_over() or self.vhost.staging.is_stopped:
-                # The next start, or another mover, delivers the messages.
+            if self.vhost.staging.is_stopped:
+                # The next start delivers the messages.
                 return
-            self.send(deliveries)
+            if not self._waiter.is_over():
+                self.send(deliveries)
             self.end_one()
 
         self.carrier.clock.call_later(_RETRY_MS, again)

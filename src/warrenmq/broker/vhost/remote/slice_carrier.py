@@ -28,7 +28,7 @@ class SliceWaiter:
     """Waits until all messages of a slice are in their queues."""
 
     def on_delivered(self, now_ms: i64) -> None:
-        """All queues have their messages for sure, or are deleted."""
+        """All queues have their messages for sure, or are deleted; or nobody wants that now."""
         raise RuntimeError("abstract")
 
     def is_over(self) -> bool:

@@ -170,9 +170,10 @@ class _Delivered(SliceWaiter):
     def on_delivered(self, now_ms: i64) -> None:
         taken = self._taken
         taken.stage.is_sending = False
-        for move in self.waiting:
-            self._staged.wait(move, now_ms)
-            taken.messages.append(move.message)
+        if not taken.stage.is_dropped:
+            for move in self.waiting:
+                self._staged.wait(move, now_ms)
+                taken.messages.append(move.message)
         self.waiting = []
         taken.watch()
 

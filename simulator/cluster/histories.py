@@ -35,6 +35,7 @@ READ_QUEUES: Final = 2
 # Where queues are mirrored, the fixed ones are bound to it by their names.
 DELAYED_EXCHANGE: Final = b"xd"
 CONSUMERS: Final = 4
+SINKS: Final = 2
 KEYS: Final = (b"k", b"l")
 POLICIES: Final = ("ha", "hb")
 _PATTERNS: Final = ("", "^q[0-5]", "^q[0246]", "^q[1357]")
@@ -202,7 +203,7 @@ _MIRROR_WORK: Final[dict[str, tuple[int, _Draw]]] = {
     "read_again": (3, lambda m: (m.rng.randrange(READ_QUEUES),)),
     "read_late": (1, lambda m: (m.rng.randrange(READ_QUEUES),)),
     "read_leave": (1, lambda m: (m.rng.randrange(READ_QUEUES),)),
-    "stage": (2, lambda m: (m.node(), m.rng.randrange(FIXED_QUEUES), m.rng.randint(1, 4))),
+    "stage": (4, lambda m: (m.rng.randrange(SINKS), m.rng.choice((1, 4, 4, 30)))),
     "delay": (2, lambda m: (m.node(), m.rng.randrange(FIXED_QUEUES), m.rng.choice((50, 2000)))),
 }
 _MIRROR_FAULTS: Final[dict[str, tuple[int, _Draw]]] = {
@@ -214,6 +215,13 @@ _MIRROR_FAULTS: Final[dict[str, tuple[int, _Draw]]] = {
         lambda m: (
             m.rng.randrange(READ_QUEUES), m.rng.choice((KILL, POWER)), m.rng.choice((0, 300, 1000)),
             m.rng.choice((0, 100, 500, 3000)), m.flag(0.6), m.rng.choice((0, 100, 500, 3000)),
+        ),
+    ),
+    "sink_strike": (
+        4,
+        lambda m: (
+            m.rng.randrange(SINKS), m.rng.choice((1, 4, 30)), m.rng.choice((0, 1, 3, 10, 30)),
+            m.rng.randrange(3), m.rng.choice((KILL, POWER)), m.rng.choice((0, 20, 200, 3000)),
         ),
     ),
     "part_master": (
@@ -253,6 +261,7 @@ def make_mirror_history(seed: int) -> ClusterHistory:
         outage=draw_outage(seed),
         parting=draw_parting(seed),
         reading=draw_reading(seed),
+        limits=replace(history.limits, move_slice=Random(f"slice {seed}").choice((1, 3, 100))),
     )
 
 

@@ -507,6 +507,8 @@ class ClusterSimulation(ReadingFaults):
         for name in world.names:
             self._start(name)
         rest(world)
+        self.finish_batches()
+        rest(world)
         if self.history.outage:
             run_outage(world, self.history.outage)
         if self.history.parting:

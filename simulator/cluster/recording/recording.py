@@ -98,6 +98,8 @@ class Recording:
         self._emptied_us: dict[str, int] = {}
         # Messages that were handed over from sinks and delays.
         self._handed_over: set[str] = set()
+        # Messages of sinks.
+        self._staged: set[str] = set()
         # Dead letters that clients have got.
         self._letters: set[str] = set()
         # The queue of each session, and the messages of each by tag.
@@ -169,6 +171,18 @@ class Recording:
         """
         self._handed_over.add(message)
         self.published(message, body, f"way of {message}", 1, queues, True, priority=priority)
+
+    def staged(
+        self, message: str, body: bytes, sink: str, place: int, queues: tuple[str, ...]
+    ) -> None:
+        """A sink is about to commit a message, which comes to `queues` later, exactly once.
+
+        `place` grows from message to message of the sink.
+        """
+        at_us = self._now_us()
+        self._staged.add(message)
+        self.promises.published(message, SentMessage(at_us, self.now_ms, queues, True, 0))
+        self._publish(at_us, message, sink, place, queues, body, 0)
 
     def may_be_double(self, message: str) -> bool:
         """Whether a death may have doubled a message: it was handed over, alive or dead."""
@@ -363,6 +377,10 @@ class Recording:
 
     def copied(self, queue: str, node: str, messages: tuple[CopyMessage, ...]) -> None:
         """A copy in sync has these messages, while nothing changes."""
+        names = Counter(each.message for each in messages)
+        for name, count in names.items():
+            if count > 1 and name in self._staged:
+                raise Violation("doubled", f"{node} has {name} of a sink {count} times in {queue}")
         self._add(CopyReport(self._now_us(), self._round, queue, node, True, messages))
 
     # -- the end -----------------------------------------------------------------------------------

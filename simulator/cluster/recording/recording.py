@@ -96,7 +96,7 @@ class Recording:
         self._crashed_us: dict[str, int] = {}
         # Transient queues of which no copy is left, each with the moment at which it began anew.
         self._emptied_us: dict[str, int] = {}
-        # Messages that were handed over from sinks and delays.
+        # Messages that were handed over from delays.
         self._handed_over: set[str] = set()
         # Messages of sinks.
         self._staged: set[str] = set()

@@ -5,7 +5,6 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.support.awaiting import eventually
 from tests.support.brokers.http_api import HttpNode
 from tests.support.etcd import EtcdServer, running_etcd
 from tests.support.rabbitmq.http_api import PLUGINS, SETTINGS, RabbitmqApi, rabbitmq_api
@@ -37,8 +36,6 @@ def empty(node: HttpNode) -> None:
         assert client.put("vhosts/%2F").status_code == 201
         everything = {"configure": ".*", "write": ".*", "read": ".*"}
         assert client.put("permissions/%2F/guest", json=everything).is_success
-        # Sessions of the API in the old vhost are refused once.
-        eventually(lambda: client.get("warren/groups/%2F").is_success, "a session in the vhost")
 
 
 @pytest.fixture(scope="module", name="rabbitmq_api")

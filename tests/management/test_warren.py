@@ -321,3 +321,16 @@ def test_dead_letters_are_replayed(http_node: HttpNode, api: httpx.Client) -> No
     for wrong in ({}, {"count": 0}, {"count": 1, "to": "elsewhere"}):
         assert refusal(api.post(path, json=wrong))[0] == 400
     assert api.post("warren/queues/%2F/none/replay", json={"count": 1}).status_code == 404
+
+
+def test_a_vhost_that_is_made_anew_is_served_at_once(api: httpx.Client) -> None:
+    """Sessions of earlier requests in the deleted vhost cost no request."""
+    everything = {"configure": ".*", "write": ".*", "read": ".*"}
+    for _ in range(2):
+        assert api.put("vhosts/anew").status_code == 201
+        assert api.put("permissions/anew/guest", json=everything).is_success
+        assert api.get("warren/groups/anew").status_code == 200
+        assert api.get("warren/groups/anew/missing").status_code == 404
+        assert api.get("warren/groups/anew").status_code == 200
+        assert api.delete("vhosts/anew").status_code == 204
+    assert api.get("warren/groups/anew").status_code == 404

@@ -66,26 +66,29 @@ class Publisher(threading.Thread):
         self.confirmed: set[str] = set()
         self.published: set[str] = set()
 
+        self.number = 0
+
     def run(self) -> None:
-        number = 0
         while not self.is_stopping.is_set():
-            try:
-                with pika.BlockingConnection(pika.URLParameters(self.uri)) as connection:
-                    channel = connection.channel()
-                    channel.confirm_delivery()
-                    while not self.is_stopping.is_set():
-                        number += 1
-                        name = f"{number:0{ID_BYTES}}"
-                        self.published.add(name)
-                        body = name.encode().ljust(
-                            self.chance.choices(SIZES, (60, 30, 9, 1))[0], b"."
-                        )
-                        properties = pika.BasicProperties(delivery_mode=2, message_id=name)
-                        channel.basic_publish("", self.chance.choice(QUEUES), body, properties)
-                        self.confirmed.add(name)
-                        time.sleep(0.004)
-            except (pika.exceptions.AMQPError, OSError):
-                time.sleep(0.2)
+            self.publish_until_it_fails()
+
+    def publish_until_it_fails(self) -> None:
+        """Publish through `uri` until the connection fails, or a message is refused."""
+        try:
+            with pika.BlockingConnection(pika.URLParameters(self.uri)) as connection:
+                channel = connection.channel()
+                channel.confirm_delivery()
+                while not self.is_stopping.is_set():
+                    self.number += 1
+                    name = f"{self.number:0{ID_BYTES}}"
+                    self.published.add(name)
+                    body = name.encode().ljust(self.chance.choices(SIZES, (60, 30, 9, 1))[0], b".")
+                    properties = pika.BasicProperties(delivery_mode=2, message_id=name)
+                    channel.basic_publish("", self.chance.choice(QUEUES), body, properties)
+                    self.confirmed.add(name)
+                    time.sleep(0.004)
+        except (pika.exceptions.AMQPError, OSError):
+            time.sleep(0.2)
 
 
 class Application:

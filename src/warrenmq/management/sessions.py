@@ -106,31 +106,35 @@ class Sessions:
         self._salt = secrets.token_bytes(16)
 
     @contextmanager
-    def session(self, user: str, password: str, vhost: str = "") -> Iterator[AdminClient]:
+    def session(self, user: str, password: str, vhost: str = "") -> Iterator["Call"]:
         """A session of the user that nobody else has meanwhile; without a vhost for control only.
 
         Raises HttpRefusal.
         """
         key = self._key(user, password, vhost)
         session = self._take(key)
-        if session is None:
-            client = self.log_in(user, password, vhost, self._node())
-            session = _Session(client, time.monotonic())
+        call = (
+            Call(self.log_in(user, password, vhost, self._node()))
+            if session is None
+            # The vhost may have been deleted and made anew since the session's login.
+            else Call(session.client, lambda: self.log_in(user, password, vhost, self._node()))
+        )
+        born = time.monotonic() if session is None else session.born
         try:
-            yield session.client
+            yield call
         except NodeUnreachableError as error:
             self._forget(key)
             raise BrokenSession(503, "service_unavailable", str(error)) from None
         except HttpRefusal as refused:
             if refused.status == _UNREADABLE:
-                session.client.close()
+                call.client.close()
             else:
-                self._give_back(key, session)
+                self._give_back(key, call, born)
             raise
         except BaseException:
-            session.client.close()
+            call.client.close()
             raise
-        self._give_back(key, session)
+        self._give_back(key, call, born)
 
     def _node(self) -> NodeAddress:
         try:
@@ -186,13 +190,13 @@ class Sessions:
             sessions = self._idle.get(key)
             return sessions.pop() if sessions else None
 
-    def _give_back(self, key: bytes, session: _Session) -> None:
+    def _give_back(self, key: bytes, call: "Call", born: float) -> None:
         with self._lock:
             self._drop_old()
-            if sum(map(len, self._idle.values())) < _IDLE_MAX:
-                self._idle.setdefault(key, []).append(session)
+            if not call.is_ended and sum(map(len, self._idle.values())) < _IDLE_MAX:
+                self._idle.setdefault(key, []).append(_Session(call.client, born))
             else:
-                session.client.close()
+                call.client.close()
 
     def _drop_old(self) -> None:
         oldest = time.monotonic() - _AGE_MAX_S
@@ -246,8 +250,8 @@ class Caller:
 
         Without a vhost it is for control operations only. Raises HttpRefusal.
         """
-        with self.sessions.session(self.user, self.password, vhost) as client:
-            yield Call(client)
+        with self.sessions.session(self.user, self.password, vhost) as call:
+            yield call
 
     @contextmanager
     def session_at(self, node: NodeAddress, vhost: str) -> Iterator["Call"]:
@@ -336,18 +340,38 @@ class Caller:
         return parameters
 
 
-@dataclass(frozen=True)
+@dataclass
 class Call:
-    """Sends requests in one session."""
+    """Sends requests in one session.
+
+    `renew` logs in again: a session of an earlier request is refused if its vhost was deleted, and
+    one of that name may be there now. Such a request is repeated once in a new session.
+    """
 
     client: AdminClient
+    renew: Callable[[], AdminClient] | None = None
+    # Whether the node may have ended the session, as it does when the vhost is deleted.
+    is_ended: bool = False
 
     def __call__(self, request: requests.Request, expected: type[ReplyType]) -> ReplyType:
         """The node's reply to `request`. Raises HttpRefusal, and NodeUnreachableError."""
         try:
-            return self.client.request(request, expected)
+            return self._ask(request, expected)
         except AdminRefusedError as error:
             raise refusal(error) from None
+
+    def _ask(self, request: requests.Request, expected: type[ReplyType]) -> ReplyType:
+        try:
+            return self.client.request(request, expected)
+        except AdminRefusedError as error:
+            if error.code != NOT_FOUND:
+                raise
+            self.is_ended = True
+            if self.renew is None:
+                raise
+        self.client.close()
+        self.client, self.renew, self.is_ended = self.renew(), None, False
+        return self._ask(request, expected)
 
 
 # Tags that include another one (RabbitMQ's).

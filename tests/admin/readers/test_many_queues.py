@@ -90,8 +90,10 @@ def test_a_pattern_names_durable_queues_whose_whole_name_matches(
     assert [member.queue for member in group.members] == [b"a", b"aa"]
 
 
-def test_no_group_reads_a_priority_queue(node: MemoryNode, client: MemoryClient) -> None:
-    """A pattern passes over one without a word, also over one that comes later."""
+def test_no_group_reads_a_priority_queue(
+    node: MemoryNode, client: MemoryClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A pattern passes over one, also over one that comes later; answers and log name each once."""
     settings = QueueSettings(traits=QueueTraits(9))
     node.declare(b"q", settings=settings)
     reply = client.ask(OpenGroup("g", [b"a", b"q"]))
@@ -99,10 +101,16 @@ def test_no_group_reads_a_priority_queue(node: MemoryNode, client: MemoryClient)
     text = "queue 'q' is a priority queue: its messages have no common order"
     assert (reply.code, reply.text) == (PRECONDITION, text)
     group = opened(client, pattern="[a-q]")
+    assert group.passed_over == [b"q"]
     node.declare(b"c", settings=settings)
     fill(node, b"c", 1)
-    reply = client.must(Reserve("g", group.epoch, positions(group), MANY, MANY))
-    assert ranges(reply) == {b"a": (0, 0), b"b": (0, 0)}
+    for passed_over in ([b"c", b"q"], []):
+        reply = client.must(Reserve("g", group.epoch, positions(group), MANY, MANY))
+        assert ranges(reply) == {b"a": (0, 0), b"b": (0, 0)}
+        assert isinstance(reply, Reserved) and reply.passed_over == passed_over
+    assert opened(client, pattern="[a-q]").passed_over == [b"c", b"q"]
+    said = "reader group 'g' passes over priority queues that match its pattern: "
+    assert [record.getMessage() for record in caplog.records] == [f"{said}'q'", f"{said}'c'"]
 
 
 def test_queues_join_by_the_pattern_at_a_reserve_and_stay_over_a_crash(

@@ -8,6 +8,7 @@ from tests.spark.driving import Make, bounds, fill, latest, numbered, rows
 from tests.spark.links import MemoryLink
 from tests.support.brokers.memory_node import MemoryNode
 from warrenmq.admin.protocol.requests import Member
+from warrenmq.queues.settings import QueueSettings, QueueTraits
 from warrenmq.spark.retry import SourceError
 from warrenmq.spark.streams.offsets import OffsetJson, QueueKey, queue_key
 
@@ -257,3 +258,21 @@ def test_offsets_of_earlier_versions_name_the_queue_by_its_number(make: Make) ->
         QueueKey("q", 7, "n2"): 6,
     }
     assert str(born) == "'q' (incarnation 40)"
+
+
+def test_priority_queues_that_a_pattern_passes_over_are_named_once(
+    node: MemoryNode, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The driver's log has each of them once, and the description of the source all."""
+    levels = QueueSettings(traits=QueueTraits(9))
+    node.declare(b"high", settings=levels)
+    fill(node, 1)
+    reader = make(queuesPattern="q|high.*")
+    start = reader.initialOffset()
+    node.declare(b"high-too", settings=levels)
+    end = latest(reader, start)
+    assert rows(reader, start, end) == numbered(0, 1)
+    latest(reader, end)
+    said = [each.getMessage() for each in caplog.records if each.name == "warren.spark"]
+    assert [text.rpartition(": ")[2] for text in said] == ["'high'", "'high-too'"]
+    assert "without priority queues high, high-too of vhost / " in reader._group.description

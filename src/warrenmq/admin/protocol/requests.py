@@ -255,10 +255,14 @@ class Member(Struct, frozen=True):
 
 
 class GroupOpened(Struct, tag="group_opened", frozen=True):
-    """The group is the caller's, under `epoch`; members are sorted by the name of their queue."""
+    """The group is the caller's, under `epoch`; members are sorted by the name of their queue.
+
+    `passed_over`: the priority queues that match the pattern, which no group can read.
+    """
 
     epoch: int
     members: list[Member]
+    passed_over: list[bytes] = []
 
 
 class MemberRange(Struct, frozen=True):
@@ -276,9 +280,14 @@ class MemberRange(Struct, frozen=True):
 
 
 class Reserved(Struct, tag="reserved", frozen=True):
-    """All members of the group, sorted by the name of their queue."""
+    """All members of the group, sorted by the name of their queue.
+
+    `passed_over`: priority queues that match the pattern. Each answer has those that were declared
+    since the last one, and the first of an epoch all.
+    """
 
     members: list[MemberRange]
+    passed_over: list[bytes] = []
 
 
 class SliceFile(Struct, frozen=True):

@@ -15,6 +15,7 @@ from warrenmq.admin.clock import Clock, Timer
 from warrenmq.admin.node import AdminVhost
 from warrenmq.admin.protocol import requests
 from warrenmq.admin.readers.ages import when_ages_known
+from warrenmq.admin.readers.passed_over import pass_over
 from warrenmq.admin.readers.reserve_poll import ReservePoll
 from warrenmq.admin.readers.seek import seek_time
 from warrenmq.admin.readers.store import storage_failed
@@ -145,7 +146,9 @@ class GroupCalls:
             self._clock.now_ms(),
             request.epoch,
         )
-        opened = requests.GroupOpened(group.epoch, [_member(member) for member in group.ordered()])
+        passed_over = pass_over(group, self._vhost.queues_above(0), self._rights)
+        members = [_member(member) for member in group.ordered()]
+        opened = requests.GroupOpened(group.epoch, members, passed_over)
         self._vhost.readers.commit(
             group, lambda ok: self._reply(opened if ok else storage_failed("opened"))
         )

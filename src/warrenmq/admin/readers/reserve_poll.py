@@ -12,6 +12,7 @@ from typing import Final
 from warrenmq.admin.clock import Clock, Timer
 from warrenmq.admin.node import AdminVhost
 from warrenmq.admin.protocol.requests import ErrorReply, MemberRange, Reply, Reserve, Reserved
+from warrenmq.admin.readers.passed_over import pass_over
 from warrenmq.admin.readers.store import storage_failed
 from warrenmq.broker.definitions.rights import QUEUE, Rights
 from warrenmq.queues.queue import Queue
@@ -70,6 +71,8 @@ class ReservePoll:
         self._timer: Timer | None = None
         self._retry_timer: Timer | None = None
         self._watched: list[Queue] = []
+        # Priority queues that the pattern matches and that were declared since the last call.
+        self._passed_over: list[bytes] = []
         # Whether the poll has nothing yet and waits for a queue or a timer.
         self._is_waiting = False
         # Whether a queue has scheduled the end of the wait.
@@ -101,6 +104,7 @@ class ReservePoll:
         if not group.pattern:
             return
         new = self._vhost.queues_above(group.matched_upto)
+        self._passed_over = pass_over(group, new, self._rights)
         for queue in reversed(new):
             may_read = not self._rights.read_refusal(QUEUE, queue.name)
             if queue.id not in group.members and group.matches(queue) and may_read:
@@ -295,7 +299,7 @@ class ReservePoll:
         if not ok or not all([part.member.is_kept(part.reservation) for part in parts]):
             self._answer(storage_failed("reserved"))
             return
-        self._answer(_reserved(parts))
+        self._answer(_reserved(parts, self._passed_over))
 
     # -- waiting -----------------------------------------------------------------------------------
 
@@ -326,7 +330,7 @@ class ReservePoll:
             # No new definition carries the ack, and the space of acked messages should not wait.
             self._vhost.readers.commit_acks(group, _nobody_waits)
         if self._timer is None:
-            self._answer(_reserved(parts))
+            self._answer(_reserved(parts, self._passed_over))
             return
         self._is_waiting = True
         has_blocked = False
@@ -352,7 +356,7 @@ class ReservePoll:
     def _on_time_up(self) -> None:
         self._timer = None
         if self._is_waiting and self._parts is not None:
-            self._answer(_reserved(self._parts))
+            self._answer(_reserved(self._parts, self._passed_over))
 
     def _end_wait(self) -> None:
         """Stop waiting and cancel the watchers and the timer that would continue the poll."""
@@ -381,7 +385,7 @@ def _has_ready(queue: Queue, reserved: int) -> bool:
     return queue.backing.ready.is_on_disk(reserved) or len(queue.backing.peek(reserved, 1, 1)) > 0
 
 
-def _reserved(parts: list[Part]) -> Reserved:
+def _reserved(parts: list[Part], passed_over: list[bytes]) -> Reserved:
     ranges = [
         MemberRange(
             part.member.queue_name,
@@ -394,7 +398,7 @@ def _reserved(parts: list[Part]) -> Reserved:
         for part in parts
     ]
     ranges.sort(key=lambda each: (each.queue, each.incarnation))
-    return Reserved(ranges)
+    return Reserved(ranges, passed_over)
 
 
 def _nobody_waits(ok: bool) -> None:

@@ -22,6 +22,7 @@ from warrenmq.admin.client.client import (
     NodeAddress,
     NodeUnreachableError,
 )
+from warrenmq.admin.protocol.homes import LocateQueues
 from warrenmq.admin.protocol.requests import GroupList, ListGroups
 from warrenmq.pipeline.archives.directory import ArchiveDirectory, Format
 from warrenmq.pipeline.broker import address_of, as_job_error, must_be_reachable
@@ -30,6 +31,7 @@ from warrenmq.pipeline.progress import Progress, Silent, Step
 from warrenmq.pipeline.result import JobError, JobResult
 from warrenmq.pipeline.sharing import Sharing
 from warrenmq.pipeline.spark_run import StartingSpark, starting_spark
+from warrenmq.spark.homes import Homes
 from warrenmq.spark.options import OptionError, parse_options
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ BATCH_BYTES: Final = 1 << 30
 INTERVAL_S: Final = 2.0
 _INTERVAL_S: Final = 0.2
 _ASK_S: Final = 2.0
+_PURPOSE: Final = "warren archive"
 
 
 @dataclasses.dataclass
@@ -165,7 +168,7 @@ def archive(
         from warrenmq.pipeline.archives.delta import require_deltalake
 
         require_deltalake()
-    must_be_reachable(uri, "warren archive", retry_timeout_s)
+    must_be_reachable(uri, _PURPOSE, retry_timeout_s)
     started_s = time.monotonic()
     with starting_spark("archive", master, spark) as starting, books.locked():
         return _archive(
@@ -330,6 +333,7 @@ class _Watch:
         self._books = books
         self._stream = stream
         self._progress = progress
+        self._homes = Homes(stream.uri, _PURPOSE, 0)
         found = books.committed()
         self._rows_before = found.total_rows if found else 0
         self._due_s = 0.0
@@ -368,12 +372,18 @@ class _Watch:
         self._progress.show(Step("archiving", done, total, "messages", note))
 
     def lag(self) -> _Lag | None:
-        """The lag of the reader group; None when the node cannot be asked."""
+        """The lag of the reader group at all running nodes; None when one cannot be asked."""
+        homes = self._homes
         try:
-            with AdminClient(NodeAddress(self._stream.uri), "warren archive") as client:
-                groups = client.request(ListGroups(), GroupList).groups
+            nodes = homes.ask(LocateQueues()).nodes
+            if nodes:
+                lists = [homes.ask_once(node.id, ListGroups(), GroupList) for node in nodes]
+            else:
+                with AdminClient(NodeAddress(self._stream.uri), _PURPOSE) as client:
+                    lists = [client.request(ListGroups(), GroupList)]
         except (AdminRefusedError, NodeUnreachableError):
             return None
+        groups = [group for each in lists for group in each.groups]
         members = [
             member
             for group in groups

@@ -60,6 +60,8 @@ class ReaderGroup:
         self.stored_epoch: i64 = 0
         # Queue ids of members that the definition on disk still has but should not.
         self.left: set[int] = set()
+        # Ids of the priority queues that the log of the node has named; see `passes_over`.
+        self.named_in_log: set[int] = set()
 
     def expect(self, epoch: i64) -> None:
         """Raise GroupError unless `epoch` is the newest. Every call of a reader begins with it."""
@@ -116,11 +118,17 @@ class ReaderGroup:
 
     def matches(self, queue: Queue) -> bool:
         """Whether the pattern matches `queue` and a group may read it."""
+        return queue.levels is None and self._is_meant(queue)
+
+    def passes_over(self, queue: Queue) -> bool:
+        """Whether the pattern matches `queue`, which is a priority queue: no group reads it."""
+        return queue.levels is not None and self._is_meant(queue)
+
+    def _is_meant(self, queue: Queue) -> bool:
         return (
             queue.durable
             and not queue.is_hidden
             and queue.definition.owner is None
-            and queue.levels is None
             and self._matcher.matches(queue.name.decode("utf-8", "replace"))
         )
 

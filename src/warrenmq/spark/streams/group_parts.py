@@ -11,6 +11,7 @@ queue moves, the requests of a running batch are good at its new home as well (`
 group's part has come along, with that epoch.
 """
 
+import logging
 import random
 import time
 from typing import Final
@@ -32,6 +33,7 @@ from warrenmq.spark.homes import Homes, Place, QueueLink, homes_in, homes_of
 from warrenmq.spark.options import EARLIEST, SourceOptions
 from warrenmq.spark.streams.offsets import QueueKey, queue_key
 from warrenmq.spark.streams.polls import Polls
+from warrenmq.vocabulary.names import name_text
 
 # Interval at which a pattern's group looks for nodes that have come into the cluster (s).
 _LOOK_S: Final = 5.0
@@ -40,6 +42,8 @@ _LOOK_S: Final = 5.0
 _EPOCHS_APART: Final = 1000
 # The home of all queues of a node that runs alone.
 ALONE: Final = ""
+
+_log = logging.getLogger("warren.spark")
 
 
 class GroupParts:
@@ -52,6 +56,8 @@ class GroupParts:
         self.epochs: dict[str, int] = {}
         # The home of each queue of the group, where its requests go.
         self.home_of: dict[QueueKey, str] = {}
+        # Priority queues that match the pattern: no group reads them.
+        self.passed_over: set[bytes] = set()
         self._polls = Polls()
         self._looked_s = 0.0
 
@@ -73,6 +79,7 @@ class GroupParts:
         if not located.nodes:
             opened = entry.request(self._open_request(self._names()), GroupOpened)
             self.epochs[ALONE] = opened.epoch
+            self._pass_over(opened.passed_over)
             return [(ALONE, member) for member in opened.members]
         members: dict[str, list[tuple[str, Member]]] = {}
         requests = self._requests(located)
@@ -156,7 +163,9 @@ class GroupParts:
         """The answers to the requests, by home, that came in time (`Polls.run`)."""
         alone = requests.get(ALONE)
         if alone is not None:
-            return {ALONE: entry.request(alone, Reserved, alone.wait_ms / 1000)}
+            reserved = entry.request(alone, Reserved, alone.wait_ms / 1000)
+            self._pass_over(reserved.passed_over)
+            return {ALONE: reserved}
         found: dict[str, Reserved] = {}
         for home, reply in self._polls.run(requests, self._new_poll_link).items():
             if reply is None:
@@ -164,7 +173,19 @@ class GroupParts:
                 del self.epochs[home]
             else:
                 found[home] = reply
+                self._pass_over(reply.passed_over)
         return found
+
+    def _pass_over(self, queues: list[bytes]) -> None:
+        """Log each priority queue that the group cannot read, once in a query."""
+        new = sorted(set(queues) - self.passed_over)
+        if new:
+            self.passed_over.update(new)
+            _log.warning(
+                "reader group '%s' passes over priority queues, whose messages have no common order: %s",
+                self._group,
+                ", ".join([f"'{name_text(queue)}'" for queue in new]),
+            )
 
     # -- opening -----------------------------------------------------------------------------------
 
@@ -218,6 +239,7 @@ class GroupParts:
         # Epoch 0: the group has nothing at this node.
         if opened.epoch:
             self.epochs[home] = opened.epoch
+        self._pass_over(opened.passed_over)
         return [(home, member) for member in opened.members]
 
     def _open_request(

@@ -26,6 +26,7 @@ from warrenmq.spark.streams.group_parts import ALONE, GroupParts
 from warrenmq.spark.streams.lag import SourceLag
 from warrenmq.spark.streams.offsets import Positions, QueueKey, queue_key
 from warrenmq.vocabulary.error_codes import DATA_LOSS, MOVED, NOT_FOUND
+from warrenmq.vocabulary.names import name_text
 from warrenmq.vocabulary.patterns.name_pattern import NamePattern
 
 _REOPEN_PAUSE_S: Final = 0.5
@@ -266,6 +267,9 @@ class GroupSession:
             if options.pattern
             else f"queues {', '.join(options.queues)}"
         )
+        if self._parts.passed_over:
+            names = sorted([name_text(queue) for queue in self._parts.passed_over])
+            queues += f" without priority queues {', '.join(names)}"
         return f"warren: {queues} of vhost {address.vhost} at {address.where}, reader group {self._group}"
 
     def link(self) -> BrokerLink:

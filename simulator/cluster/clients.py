@@ -110,6 +110,16 @@ class ClusterClient:
         self._calls.append((answer, then))
         self._send(method)
 
+    def use_of(self, queue: bytes) -> Callable[[Method], None]:
+        """For `call`: what notes that the call, which is sent now, has used a queue."""
+        life, sent_ms = life_of(self.member, queue), self.member.now_ms
+
+        def on_answer(_method: Method) -> None:
+            if life and life == life_of(self.member, queue):
+                self.recording.used(life, sent_ms)
+
+        return on_answer
+
     def _send(self, method: Method) -> None:
         self._send_bytes(method_frame(CHANNEL, method))
 
@@ -299,11 +309,14 @@ class Consumer(ClusterClient):
         self._sessions: dict[bytes, _Session] = {}
         self._count = 0
 
-    def _new_session(self, queue: bytes, prefetch: int, no_ack: bool) -> _Session:
+    def _new_session(
+        self, queue: bytes, prefetch: int, no_ack: bool, subscribes: bool = False
+    ) -> _Session:
         self._count += 1
         life = life_of(self.member, queue)
         session = _Session(f"{self.name}.{self._count}", life, prefetch, no_ack)
-        self.recording.started(session.name, life, self.member.name, prefetch)
+        is_single = subscribes and self.recording.promises.of(life).is_single_active
+        self.recording.started(session.name, life, self.member.name, prefetch, is_single)
         if no_ack:
             self.recording.leaky.add(life)
         return session
@@ -330,12 +343,13 @@ class Consumer(ClusterClient):
         self, queue: bytes, prefetch: int, no_ack: bool = False, is_shared: bool = False
     ) -> None:
         """Begin to consume; `is_shared`: the prefetch is that of the whole channel."""
-        session = self._new_session(queue, prefetch, no_ack)
+        session = self._new_session(queue, prefetch, no_ack, subscribes=True)
         self.queue = queue
         self._tag = session.name.encode()
         self._sessions[self._tag] = session
         self.call(BasicQos(0, prefetch, is_shared), BasicQosOk)
-        self.call(BasicConsume(queue, self._tag, False, no_ack, False, False, b""), BasicConsumeOk)
+        consume = BasicConsume(queue, self._tag, False, no_ack, False, False, b"")
+        self.call(consume, BasicConsumeOk, self.use_of(queue))
 
     def cancel(self) -> None:
         """Cancel the consumer; its messages stay with the client."""
@@ -348,7 +362,7 @@ class Consumer(ClusterClient):
         """Get a message."""
         session = self._new_session(queue, 1, False)
         self._sessions[b""] = session
-        self.call(BasicGet(queue, False), BasicGetOk)
+        self.call(BasicGet(queue, False), BasicGetOk, self.use_of(queue))
 
     def sync(self) -> None:
         """Ask the node of the consumer's queue something, behind all acks."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Final
 
-from simulator.cluster.recording.features import draw_outage, draw_parting, draw_rules
+from simulator.cluster.recording.features import draw_outage, draw_parting, draw_reading, draw_rules
 from simulator.leaving.histories import QueueRules, Step
 from simulator.simulated.file_system import KILL, ORDERED, POWER
 from simulator.simulated.node import Limits
@@ -35,6 +35,7 @@ READ_QUEUES: Final = 2
 # Where queues are mirrored, the fixed ones are bound to it by their names.
 DELAYED_EXCHANGE: Final = b"xd"
 CONSUMERS: Final = 4
+SINKS: Final = 2
 KEYS: Final = (b"k", b"l")
 POLICIES: Final = ("ha", "hb")
 _PATTERNS: Final = ("", "^q[0-5]", "^q[0246]", "^q[1357]")
@@ -66,6 +67,8 @@ class ClusterHistory:
     # How a queue with consumers at all nodes is disturbed in the end (`endings/partings.py`); "":
     # not.
     parting: str = ""
+    # How a queue with a reader group is disturbed in the end (`endings/readings.py`); "": not.
+    reading: str = ""
 
 
 class _Maker:
@@ -79,6 +82,8 @@ class _Maker:
         self.calm = self.rng.random() < 0.15
         # Policies let copies lead that are not in sync.
         self.has_unsafe = Random(f"unsafe {seed}").random() < 0.3
+        # Policies refuse publishes while there is one copy in sync alone.
+        self.needs_copies = Random(f"min sync {seed}").random() < 0.15
 
     def node(self) -> int:
         return self.rng.randrange(self.nodes)
@@ -121,6 +126,8 @@ class _Maker:
         }
         if self.has_unsafe:
             value["definition"]["ha-promote-on-failure"] = "always"
+        if self.needs_copies and sync == "automatic":
+            value["definition"]["ha-min-sync"] = 2
         return self.rng.choice(POLICIES), json.dumps(value)
 
     def publish(self) -> tuple[int | str, ...]:
@@ -193,13 +200,36 @@ _MIRROR_WORK: Final[dict[str, tuple[int, _Draw]]] = {
     "feed": (2, lambda m: (m.rng.randrange(FIXED_QUEUES), m.rng.choice((500, 1500, 5000)))),
     "read": (7, lambda m: (m.rng.randrange(READ_QUEUES), m.rng.choice((1, 3, 100)))),
     "read_ack": (6, lambda m: (m.rng.randrange(READ_QUEUES), m.rng.choice((1, 3, 100)))),
+    "read_again": (3, lambda m: (m.rng.randrange(READ_QUEUES),)),
+    "read_late": (1, lambda m: (m.rng.randrange(READ_QUEUES),)),
     "read_leave": (1, lambda m: (m.rng.randrange(READ_QUEUES),)),
-    "stage": (2, lambda m: (m.node(), m.rng.randrange(FIXED_QUEUES), m.rng.randint(1, 4))),
+    "stage": (4, lambda m: (m.rng.randrange(SINKS), m.rng.choice((1, 4, 4, 30)))),
     "delay": (2, lambda m: (m.node(), m.rng.randrange(FIXED_QUEUES), m.rng.choice((50, 2000)))),
 }
 _MIRROR_FAULTS: Final[dict[str, tuple[int, _Draw]]] = {
     "strike": (
         8, lambda m: (m.node(), m.queue(), m.rng.randrange(5), m.rng.choice((KILL, POWER, ORDERED))),
+    ),
+    "two_deaths": (
+        3,
+        lambda m: (
+            m.rng.randrange(READ_QUEUES), m.rng.choice((KILL, POWER)), m.rng.choice((0, 300, 1000)),
+            m.rng.choice((0, 100, 500, 3000)), m.flag(0.6), m.rng.choice((0, 100, 500, 3000)),
+        ),
+    ),
+    "sink_strike": (
+        4,
+        lambda m: (
+            m.rng.randrange(SINKS), m.rng.choice((1, 4, 30)), m.rng.choice((0, 1, 3, 10, 30)),
+            m.rng.randrange(3), m.rng.choice((KILL, POWER)), m.rng.choice((0, 20, 200, 3000)),
+        ),
+    ),
+    "part_master": (
+        2,
+        lambda m: (
+            m.rng.randrange(READ_QUEUES), m.flag(0.8), m.flag(0.5), m.rng.choice((1000, 5000, 9000)),
+            m.rng.choice((0, 1000, 5000)),
+        ),
     ),
     "freeze": (5, lambda m: (m.node(), m.flag(0.5))),
     "blackout": (1, lambda m: (m.rng.choice((KILL, POWER, ORDERED)),)),
@@ -230,6 +260,8 @@ def make_mirror_history(seed: int) -> ClusterHistory:
         rules=draw_rules(seed),
         outage=draw_outage(seed),
         parting=draw_parting(seed),
+        reading=draw_reading(seed),
+        limits=replace(history.limits, move_slice=Random(f"slice {seed}").choice((1, 3, 100))),
     )
 
 

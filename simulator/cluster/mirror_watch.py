@@ -136,7 +136,7 @@ class MirrorWatch(MemberWatch):
             self._recording.forgotten(life, not place.put.durable, crashed_us)
             if is_unsafe:
                 self._check_unsafe(node, life, before, epoch)
-                self._recording.promoted_unsafely(life)
+                self._recording.promoted_unsafely(life, epoch)
                 forgotten_us = 0
         self._recording.moved(life, self._heard(life, node, epoch), forgotten_us, is_unsafe)
 

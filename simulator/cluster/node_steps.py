@@ -7,6 +7,8 @@ from typing import Final
 from simulator.cluster.member import Member
 from simulator.cluster.world import World
 from simulator.leaving.histories import Step
+from simulator.models.messages import Violation
+from simulator.simulated.file_system import Crash
 from simulator.simulated.node import VHOST
 
 # After this time (ms) the lease of a dead node has ended, and all other nodes know it.
@@ -49,6 +51,19 @@ class NodeSteps:
         self.world.slow_disks.pop(name, None)
         self.world.fill_disk(name, -1)
         self.world.alarm_disk(name, False)
+
+    def _restart(self, step: Step) -> None:
+        self._start(self.world.names[step.number(0)])
+
+    def _start(self, name: str) -> None:
+        if name not in self.world.members:
+            # Whoever starts a node has made room for it.
+            self.world.fill_disk(name, -1)
+        try:
+            self.world.start(name)
+        except Crash:
+            # A start has only few calls of the disk that can be cut off.
+            raise Violation("start", f"{name} crashed at its start") from None
 
     # -- etcd --------------------------------------------------------------------------------------
 

@@ -22,7 +22,8 @@ from simulator.cluster.clients import (
 from simulator.cluster.endings.mirror_rest import report_copies
 from simulator.cluster.endings.outage import run_outage
 from simulator.cluster.endings.partings import run_parting
-from simulator.cluster.endings.rest import check_rest, check_transient, drain, rest
+from simulator.cluster.endings.readings import run_reading
+from simulator.cluster.endings.rest import check_expired, check_rest, check_transient, drain, rest
 from simulator.cluster.histories import (
     AUTO_DELETE_QUEUE,
     DELAYED_EXCHANGE,
@@ -42,13 +43,13 @@ from simulator.cluster.histories import (
 from simulator.cluster.node_steps import DEAD_MS, IDLE_MS, queue_name
 from simulator.cluster.recording.features import TTLS_MS
 from simulator.cluster.recording.recording import life_name
-from simulator.cluster.spark.spark_steps import SparkSteps, delete_groups
+from simulator.cluster.spark.reading_faults import ReadingFaults
+from simulator.cluster.spark.spark_steps import delete_groups
 from simulator.cluster.world import World
 from simulator.leaving.histories import DROP_HEAD, Step
 from simulator.many_histories import Outcome, error_violation, run_each, shortened
 from simulator.models.messages import Violation
 from simulator.simulated.crash_watch import CrashWatch
-from simulator.simulated.file_system import Crash
 from warrenmq.wire.field_table import encode_table, fields_from_python
 from warrenmq.wire.methods import (
     ExchangeDeclare,
@@ -79,7 +80,7 @@ def exchange_name(index: int) -> bytes:
     return b"" if index < 0 else b"x%d" % index
 
 
-class ClusterSimulation(SparkSteps):
+class ClusterSimulation(ReadingFaults):
     """Runs one history; `run` returns the violation that ends it, or None."""
 
     def __init__(self, history: ClusterHistory, story: list[str] | None = None) -> None:
@@ -226,7 +227,10 @@ class ClusterSimulation(SparkSteps):
         client = self._consumer(step.number(0))
         if client is not None and not client.queue:
             queue = queue_name(step.number(1))
-            client.consume(queue, step.number(2), bool(step.number(3)), bool(step.number(4)))
+            # Quorum queues know no prefetch of a whole channel.
+            is_quorum = self.world.recording.promises.of(queue.decode()).is_quorum
+            is_shared = bool(step.number(4)) and not is_quorum
+            client.consume(queue, step.number(2), bool(step.number(3)), is_shared)
 
     def _cancel(self, step: Step) -> None:
         client = self._consumer(step.number(0))
@@ -291,7 +295,7 @@ class ClusterSimulation(SparkSteps):
             False,
             encode_table(fields_from_python(rules.arguments())),
         )
-        client.call(declare, QueueDeclareOk)
+        client.call(declare, QueueDeclareOk, client.use_of(queue_name(index)))
 
     def _own(self, step: Step) -> None:
         """Let a consumer have the exclusive queue."""
@@ -412,19 +416,6 @@ class ClusterSimulation(SparkSteps):
             self.world.crash_rule = step.text(2)
             member.disk.files.crash_after = step.number(1)
 
-    def _restart(self, step: Step) -> None:
-        self._start(self.world.names[step.number(0)])
-
-    def _start(self, name: str) -> None:
-        if name not in self.world.members:
-            # Whoever starts a node has made room for it.
-            self.world.fill_disk(name, -1)
-        try:
-            self.world.start(name)
-        except Crash:
-            # A start has only few calls of the disk that can be cut off.
-            raise Violation("start", f"{name} crashed at its start") from None
-
     def _cut(self, step: Step) -> None:
         one, other = sorted((self.world.names[step.number(0)], self.world.names[step.number(1)]))
         path, kind = self.world.network.path(one, other), step.text(2)
@@ -516,10 +507,18 @@ class ClusterSimulation(SparkSteps):
         for name in world.names:
             self._start(name)
         rest(world)
+        self.finish_batches()
+        rest(world)
         if self.history.outage:
             run_outage(world, self.history.outage)
         if self.history.parting:
             run_parting(world, self.history.parting)
+        if self.history.reading:
+            for consumer in self._consumers.values():
+                if not consumer.is_lost:
+                    consumer.on_lost()
+            world.pump()
+            run_reading(world, self.history.reading, self.readers)
         world.recording.publishing_over()
         for client in list(world.clients):
             client.on_lost()
@@ -529,6 +528,8 @@ class ClusterSimulation(SparkSteps):
         check_rest(world)
         world.recording.copies_are_next()
         report_copies(world)
+        if any(rules.expires_ms for rules in self.history.rules):
+            check_expired(world)
         # Dead letters go to queues of lower numbers, which are drained after those they come from.
         queues = sorted(world.model.load().queues, key=lambda queue: queue.name, reverse=True)
         for number, queue in enumerate(queues):

@@ -18,11 +18,13 @@ from simulator.simulated.file_system import KILL, PLENTY, Crash, SimulatedFileSy
 from simulator.simulated.metadata import SimulatedMetadata
 from simulator.simulated.node import LANES, VHOST, Limits, SimulatedDisk
 from warrenmq.broker.definitions.metadata import PutParameter, PutVhost
+from warrenmq.cluster.groups.queue_policy import policy_of
 
 START_MS: Final = 1_700_000_000_000
 # Interval of the nodes' ticks (ms); a link must be ticked every 500 ms.
 BEAT_MS: Final = 100
 _ALWAYS: Final = "always"
+_MIN_SYNC: Final = "ha-min-sync"
 # Rounds in which nodes and network may go on without the time passing.
 _ROUNDS_MAX: Final = 2000
 # A disk without a fault ends a job within this time (ms).
@@ -79,7 +81,23 @@ class World:
     def put_policy(self, name: str, value: str) -> None:
         """Set a policy, whose value is JSON, as if through any node."""
         self.mirrors.has_unsafe_policy |= _ALWAYS in value
+        self.recording.needed_copies.changes += 1
+        if _MIN_SYNC in value:
+            self.recording.needed_copies.of = self._needed_copies
         self.model.commit([], [PutParameter(VHOST, "policy", name, value)])
+
+    def _needed_copies(self, life: str) -> int:
+        """How many copies in sync all running nodes agree that a queue needs to take publishes."""
+        for put in self.model.load().queues:
+            if life_name(put.name, put.birth) == life:
+                policies = [policy_of(each.vhost, put) for each in self.members.values()]
+                return min((policy.min_sync for policy in policies), default=1)
+        return 1
+
+    @property
+    def needs_copies(self) -> bool:
+        """Whether some queue may refuse publishes as it has too few copies in sync."""
+        return self.recording.needed_copies.of is not None
 
     # -- nodes -------------------------------------------------------------------------------------
 

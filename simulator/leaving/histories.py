@@ -51,6 +51,7 @@ class QueueRules:
     is_quorum: bool = False
     delivery_limit: int = 0
     is_lazy: bool = False
+    expires_ms: int = 0
 
     def has_limit(self) -> bool:
         """Whether the queue has a limit of messages or of bytes."""
@@ -59,6 +60,8 @@ class QueueRules:
     def arguments(self) -> dict[str, object]:
         """The arguments of the queue's declaration."""
         found = self.definition("x-")
+        if self.expires_ms:
+            found["x-expires"] = self.expires_ms
         if self.max_priority:
             found["x-max-priority"] = self.max_priority
         if self.is_single_active:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.cluster.histories import ClusterHistory
+from simulator.cluster.histories import ClusterHistory, make_mirror_history
 from simulator.cluster.simulation import ClusterSimulation, mirror_story, run_mirror_seeds
 from simulator.leaving.histories import QueueRules, Step
 from simulator.simulated.node import Limits
 from tests.simulator.holding import hold
 from tests.simulator.planted_mirror_bugs import PLANTED, history, policy, publish, step
+from tests.simulator.planted_reader_bugs import PLANTED as PLANTED_IN_READERS
 from tests.support.explored import explored_seeds
 from tests.support.skips import has_no_meaning
 from warrenmq.build import build_name
@@ -20,6 +21,8 @@ from warrenmq.cluster.decisions.placement import CLIENT_LOCAL, MIN_MASTERS, RAND
 
 FIXED_SEEDS = 3
 EXPLORED_SEEDS = 2
+# Histories within which each bug of reader groups must be found.
+PLANTED_SEEDS = 100
 
 
 def test_the_fixed_seeds_hold() -> None:
@@ -221,6 +224,24 @@ def test_a_copy_skips_no_seq_ids() -> None:
         911063, 3, RANDOM, 0.9, limits, steps, policies, rules, parting="two deaths"
     )
     assert ClusterSimulation(failed).run() is None
+
+
+@has_no_meaning(build_name() == "compiled", "replaces methods of the engine")
+@pytest.mark.parametrize("name", PLANTED_IN_READERS)
+def test_a_bug_of_reader_groups_and_kinds_of_queues_is_found(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = PLANTED_IN_READERS[name]
+    with monkeypatch.context() as patch:
+        planted.plant(patch)
+        for seed in range(planted.seed, planted.seed + PLANTED_SEEDS):
+            violation = ClusterSimulation(make_mirror_history(seed)).run()
+            if violation is not None:
+                break
+        else:
+            pytest.fail(f"{PLANTED_SEEDS} histories with {name}, and nothing was found")
+    print(f"{name}: seed {seed}, {violation}")
+    assert ClusterSimulation(make_mirror_history(seed)).run() is None
 
 
 @pytest.mark.parametrize("name", FAILED)

@@ -50,7 +50,8 @@ class _Fault(NamedTuple):
 
 def run_outage(world: World, kind: str) -> None:
     """Disturb a queue and heal it; Violation if the disturbance was too long."""
-    place = find_place(world, _takes_all)
+    # A queue that needs several copies refuses publishes for as long as it has one.
+    place = None if world.needs_copies else find_place(world, _takes_all)
     if place is None:
         return
     fault = _FAULTS[kind]

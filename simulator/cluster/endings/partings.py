@@ -41,7 +41,7 @@ _BEFORE_MS: Final = 1000
 _AFTER_MS: Final = 4000
 
 
-class _Act(NamedTuple):
+class Act(NamedTuple):
     """Something that happens while the consumers work, who then go on for a time (ms).
 
     `is_quiet`: they do nothing in this time. Before they come first, no copy can miss anything.
@@ -52,19 +52,19 @@ class _Act(NamedTuple):
     is_quiet: bool = False
 
 
-class _Script(NamedTuple):
+class Script(NamedTuple):
     """The acts of a fault, and how often it may change the master."""
 
     changes_max: int
-    acts: tuple[_Act, ...]
+    acts: tuple[Act, ...]
 
 
 def run_parting(world: World, kind: str) -> None:
     """Run a fault while clients consume; Violation if the master has changed too often."""
-    place = find_place(world, _keeps_all)
+    place = find_place(world, keeps_all)
     if place is None:
         return
-    recording, script = world.recording, _SCRIPTS[kind]
+    recording, script = world.recording, SCRIPTS[kind]
     recording.tell(f"parting: {kind}, {place}")
     feeding = Feeding(world, place.queue, "party")
     feeding.publish(place.master, _MESSAGES)
@@ -95,7 +95,7 @@ def run_parting(world: World, kind: str) -> None:
     recording.counts["partings"] += 1
 
 
-def _keeps_all(rules: QueueRules) -> bool:
+def keeps_all(rules: QueueRules) -> bool:
     """Whether messages stay in a queue until they are consumed."""
     return not rules.has_limit() and not rules.ttl_ms
 
@@ -207,43 +207,44 @@ def _hand_over(world: World, place: Place) -> None:
 _SILENCE_MS: Final = (6000, 9000)
 _LONG_MS: Final = (12_000, 18_000)
 _LAG_MS: Final = (500, 3000, 7000)
-_SCRIPTS: Final = {
-    PARTED_MASTER: _Script(1, (_Act(_part, (8000, 25_000)), _Act(_heal_links, _LAG_MS))),
-    HEAL_ETCD_FIRST: _Script(
-        1, (_Act(_isolate, _LONG_MS), _Act(_heal_etcd, _LAG_MS), _Act(_heal_links, _LAG_MS))
+# By kind.
+SCRIPTS: Final = {
+    PARTED_MASTER: Script(1, (Act(_part, (8000, 25_000)), Act(_heal_links, _LAG_MS))),
+    HEAL_ETCD_FIRST: Script(
+        1, (Act(_isolate, _LONG_MS), Act(_heal_etcd, _LAG_MS), Act(_heal_links, _LAG_MS))
     ),
-    HEAL_LINKS_FIRST: _Script(
-        1, (_Act(_isolate, _LONG_MS), _Act(_heal_links, _LAG_MS), _Act(_heal_etcd, _LAG_MS))
+    HEAL_LINKS_FIRST: Script(
+        1, (Act(_isolate, _LONG_MS), Act(_heal_links, _LAG_MS), Act(_heal_etcd, _LAG_MS))
     ),
-    MUTE_MASTER: _Script(1, (_Act(_mute, _SILENCE_MS), _Act(_heal_links, _LAG_MS))),
-    DEAF_MASTER: _Script(1, (_Act(_deafen, _SILENCE_MS), _Act(_heal_links, _LAG_MS))),
-    LOST_LEASE: _Script(1, (_Act(_cut_from_etcd, _LONG_MS), _Act(_heal_etcd, _LAG_MS))),
-    ETCD_PAUSE: _Script(0, (_Act(_pause_etcd, _LONG_MS), _Act(_resume_etcd, _LAG_MS))),
-    FROZEN_MASTER: _Script(1, (_Act(_freeze_master, (5000, 15_000)), _Act(_wake_master, _LAG_MS))),
-    KILLED_MASTER: _Script(1, (_Act(_kill, _LAG_MS), _Act(_start_master, _LAG_MS))),
-    SILENT_MASTER: _Script(1, (_Act(_silence, _SILENCE_MS), _Act(_start_master, _LAG_MS))),
-    DEAD_MIRRORS: _Script(
+    MUTE_MASTER: Script(1, (Act(_mute, _SILENCE_MS), Act(_heal_links, _LAG_MS))),
+    DEAF_MASTER: Script(1, (Act(_deafen, _SILENCE_MS), Act(_heal_links, _LAG_MS))),
+    LOST_LEASE: Script(1, (Act(_cut_from_etcd, _LONG_MS), Act(_heal_etcd, _LAG_MS))),
+    ETCD_PAUSE: Script(0, (Act(_pause_etcd, _LONG_MS), Act(_resume_etcd, _LAG_MS))),
+    FROZEN_MASTER: Script(1, (Act(_freeze_master, (5000, 15_000)), Act(_wake_master, _LAG_MS))),
+    KILLED_MASTER: Script(1, (Act(_kill, _LAG_MS), Act(_start_master, _LAG_MS))),
+    SILENT_MASTER: Script(1, (Act(_silence, _SILENCE_MS), Act(_start_master, _LAG_MS))),
+    DEAD_MIRRORS: Script(
         0,
         (
-            _Act(_kill_mirrors, _LONG_MS),
-            _Act(_kill, (500,)),
+            Act(_kill_mirrors, _LONG_MS),
+            Act(_kill, (500,)),
             # Longer than the lease of the master, which is dead then for sure.
-            _Act(_start_mirror, _LONG_MS),
-            _Act(_start_master, (2000,)),
+            Act(_start_mirror, _LONG_MS),
+            Act(_start_master, (2000,)),
         ),
     ),
-    TWO_DEATHS: _Script(
+    TWO_DEATHS: Script(
         2,
-        (_Act(_kill, (300, 2000)), _Act(_kill_next_master, _LAG_MS), _Act(_start_master, _LAG_MS)),
+        (Act(_kill, (300, 2000)), Act(_kill_next_master, _LAG_MS), Act(_start_master, _LAG_MS)),
     ),
     # The mirror lacks nothing, so it is in sync when it comes back.
-    QUIET_RETURN: _Script(
+    QUIET_RETURN: Script(
         0,
         (
-            _Act(_isolate_mirror, _LONG_MS, is_quiet=True),
-            _Act(_heal_etcd, (7000,), is_quiet=True),
-            _Act(_heal_links, _LAG_MS),
+            Act(_isolate_mirror, _LONG_MS, is_quiet=True),
+            Act(_heal_etcd, (7000,), is_quiet=True),
+            Act(_heal_links, _LAG_MS),
         ),
     ),
-    HAND_OVERS: _Script(3, (_Act(_hand_over, (1000,)),) * 3),
+    HAND_OVERS: Script(3, (Act(_hand_over, (1000,)),) * 3),
 }

@@ -26,7 +26,9 @@ def find_place(world: World, is_fit: Callable[[QueueRules], bool]) -> Place | No
     for put in world.model.load().queues:
         group = group_of(put)
         rules = world.recording.promises.of(put.name.decode())
-        if group is not None and is_fit(rules) and put.durable and group.synced_mirrors:
+        if rules.expires_ms or not is_fit(rules):
+            continue
+        if group is not None and put.durable and group.synced_mirrors:
             found.append((put, group))
     if not found:
         return None

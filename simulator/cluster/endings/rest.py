@@ -7,6 +7,7 @@ from typing import Final
 from simulator.cluster.clients import Consumer
 from simulator.cluster.endings.mirror_rest import mirror_unrest
 from simulator.cluster.member import Member
+from simulator.cluster.recording.features import EXPIRES_MS
 from simulator.cluster.world import World
 from simulator.models.messages import Violation
 
@@ -15,6 +16,8 @@ REST_MS_MAX: Final = 30_000
 _STEP_MS: Final = 50
 # A cluster that looks as if it were at rest may have a timer that is due (ms).
 _AFTERWARDS_MS: Final = 300
+# By when the cluster has deleted a queue that has expired (ms).
+_EXPIRY_MS: Final = 1000
 
 
 def rest(world: World) -> None:
@@ -39,7 +42,9 @@ def _unrest(world: World) -> str:
             return f"{member.name} is not announced"
         if not member.is_followed():
             return f"{member.name} has not followed {world.model.revision}"
-        if member.has_work() or member.journal.has_pending():
+        # While nodes are away, a sink whose queues refuse messages tries again and again.
+        is_whole = len(world.members) == len(world.names)
+        if is_whole and (member.has_work() or member.journal.has_pending()):
             return f"{member.name} works with its disk"
         for other in world.members:
             if other != member.name and not member.ends.is_reachable(other):
@@ -71,6 +76,15 @@ def check_transient(world: World) -> None:
         if not queue.durable and not queue.group and queue.node.decode() not in world.members:
             name, home = queue.name.decode(), queue.node.decode()
             raise Violation("transient", f"{name} of {home}, which is dead, is still there")
+
+
+def check_expired(world: World) -> None:
+    """Let all queues expire that nobody uses; Violation if one does not."""
+    world.advance(max(EXPIRES_MS) + _EXPIRY_MS, _STEP_MS)
+    for queue in world.model.load().queues:
+        if world.recording.promises.of(queue.name.decode()).expires_ms:
+            raise Violation("expired", f"{queue.name.decode()} is unused, and does not expire")
+    rest(world)
 
 
 def check_rest(world: World) -> None:

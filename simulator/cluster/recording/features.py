@@ -6,6 +6,7 @@ circle.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Final
 
@@ -23,6 +24,9 @@ TARGETS: Final = 3
 NO_RULES: Final = QueueRules()
 # Times of messages and of queues (ms): within a step or two, within the history, and beyond it.
 TTLS_MS: Final = (400, 4000, 900_000)
+# Queues from this one on come and go, and may expire unused: within the history, or only after it.
+FIRST_FLEETING: Final = 3
+EXPIRES_MS: Final = (1500, 6000)
 # Share of the histories whose queues have no rules.
 _PLAIN_SHARE: Final = 0.3
 
@@ -73,9 +77,27 @@ def draw_rules(seed: int) -> tuple[QueueRules, ...]:
     if rng.random() < _PLAIN_SHARE:
         return ()
     ttl, limit, letters, priority = (rng.choice((0.0, 0.3, 0.7)) for _ in range(4))
+    drawn = [_draw(rng, number, ttl, limit, letters, priority) for number in range(RULED_QUEUES)]
+    kinds = Random(f"kinds {seed}")
+    quorum, single, expires = (kinds.choice((0.0, 0.0, 0.4)) for _ in range(3))
     return tuple(
-        _draw(rng, number, ttl, limit, letters, priority) for number in range(RULED_QUEUES)
+        _of_a_kind(kinds, number, rules, quorum, single, expires)
+        for number, rules in enumerate(drawn)
     )
+
+
+def _of_a_kind(
+    rng: Random, number: int, rules: QueueRules, quorum: float, single: float, expires: float
+) -> QueueRules:
+    """The rules with what makes a queue one of another kind."""
+    is_single = rng.random() < single
+    may_expire = rng.random() < expires and number >= FIRST_FLEETING
+    expires_ms = rng.choice(EXPIRES_MS) if may_expire else 0
+    rules = replace(rules, is_single_active=is_single, expires_ms=expires_ms)
+    if rng.random() < quorum:
+        # A quorum queue has neither levels nor a mode, and refuses nothing.
+        return replace(rules, is_quorum=True, max_priority=0, is_lazy=False, overflow=DROP_HEAD)
+    return rules
 
 
 def _draw(
@@ -102,3 +124,9 @@ def draw_parting(seed: int) -> str:
     """How a queue with consumers is disturbed at the end of a history; "" for not at all."""
     rng = Random(f"parting {seed}")
     return "" if draw_outage(seed) or rng.random() < 0.3 else rng.choice(PARTINGS)
+
+
+def draw_reading(seed: int) -> str:
+    """How a queue that a reader group reads is disturbed at the end; "" for not at all."""
+    rng = Random(f"reading {seed}")
+    return rng.choice(PARTINGS) if rng.random() < 0.4 else ""

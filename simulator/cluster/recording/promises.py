@@ -51,6 +51,7 @@ class Promises:
         self._rejected: set[tuple[str, str]] = set()
         # The last unsafe promotion of each queue.
         self._unsafe_us: dict[str, int] = {}
+        self._unsafe_epochs: dict[str, int] = {}
         # When a crash has taken the transient messages of a queue last.
         self._crashed_us: dict[str, int] = {}
         # When a queue was found empty (ms).
@@ -95,9 +96,14 @@ class Promises:
         """Whether an unsafe promotion may have lost messages of a queue since then."""
         return self._unsafe_us.get(queue, -1) >= at_us
 
-    def promoted_unsafely(self, queue: str, at_us: int) -> None:
-        """A copy that was not in sync leads a queue: older messages may be gone."""
+    def unsafe_epoch(self, queue: str) -> int:
+        """The epoch of the last unsafe promotion of a queue; 0: there was none."""
+        return self._unsafe_epochs.get(queue, 0)
+
+    def promoted_unsafely(self, queue: str, epoch: int, at_us: int) -> None:
+        """A copy that was not in sync leads a queue from `epoch` on: older messages may be gone."""
         self._unsafe_us[queue] = at_us
+        self._unsafe_epochs[queue] = epoch
 
     def drained(self, queue: str, now_ms: int) -> None:
         """A queue is empty, and what it had was delivered."""

@@ -34,6 +34,7 @@ from simulator.checker.events import (
     SyncReply,
 )
 from simulator.checker.facts import NEVER, DeliveryFacts, Facts
+from simulator.checker.fences import judge_single_consumers
 from simulator.checker.gaps import judge_gaps, longest_gaps
 from simulator.checker.verdict import judge
 from simulator.checker.violation import Rule
@@ -45,8 +46,10 @@ from simulator.cluster.recording.letters import (
     origin_of,
 )
 from simulator.cluster.recording.moves import Move, Moves, SentMessages
+from simulator.cluster.recording.needed_copies import NeededCopies
 from simulator.cluster.recording.promises import Promises, SentMessage, check_falling
 from simulator.cluster.recording.reigns import Reigns
+from simulator.cluster.recording.uses import QueueUses
 from simulator.leaving.histories import QueueRules
 from simulator.models.messages import Violation, body_of
 from warrenmq.wire.properties import decode_properties
@@ -54,6 +57,9 @@ from warrenmq.wire.properties import decode_properties
 # How long around the start of a fault acks may be undone, and flags be set: longer than the silence
 # after which a link is down, and than a commit takes.
 WINDOW_MS: Final = 6000
+# How long a single active consumer may be fed beside the next one (ms): a master that was replaced
+# hands out until it knows, and a client at a node that stands still reads what it was sent later.
+SINGLE_MS: Final = 4000
 # Rules that the recording judges by more than the history says.
 _JUDGED_HERE: Final = (Rule.AGAIN, Rule.COPIES, Rule.GAP)
 # The kind of fault that a change of a queue's master is.
@@ -72,6 +78,9 @@ class Recording:
         self.now_ms = 0
         self.reigns = reigns
         self.promises = Promises(rules)
+        self.needed_copies = NeededCopies(reigns)
+        self._uses = QueueUses()
+        reigns.on_deleted = self._on_deleted
         self.story: list[str] | None = None
         # How often a fault excused what would be a violation, by name.
         self.counts: Counter[str] = Counter()
@@ -89,6 +98,8 @@ class Recording:
         self._emptied_us: dict[str, int] = {}
         # Messages that were handed over from delays.
         self._handed_over: set[str] = set()
+        # Messages of sinks.
+        self._staged: set[str] = set()
         # Dead letters that clients have got.
         self._letters: set[str] = set()
         # The queue of each session, and the messages of each by tag.
@@ -147,6 +158,8 @@ class Recording:
         at_us = self._now_us()
         sent = SentMessage(at_us, self.now_ms, queues, is_persistent, expiration_ms)
         self.promises.published(message, sent)
+        if message not in self._handed_over:
+            self.needed_copies.published(message, queues, at_us)
         self._publish(at_us, message, session, sequence, queues, body, priority)
 
     def handed_over(
@@ -159,11 +172,19 @@ class Recording:
         self._handed_over.add(message)
         self.published(message, body, f"way of {message}", 1, queues, True, priority=priority)
 
-    def staged(self, message: str, body: bytes, queues: tuple[str, ...]) -> None:
-        """A message of a sink is about to be committed, which comes to `queues` once, some time."""
-        self.published(message, body, f"way of {message}", 1, queues, True)
+    def staged(
+        self, message: str, body: bytes, sink: str, place: int, queues: tuple[str, ...]
+    ) -> None:
+        """A sink is about to commit a message, which comes to `queues` later, exactly once.
 
-    def _may_be_double(self, message: str) -> bool:
+        `place` grows from message to message of the sink.
+        """
+        at_us = self._now_us()
+        self._staged.add(message)
+        self.promises.published(message, SentMessage(at_us, self.now_ms, queues, True, 0))
+        self._publish(at_us, message, sink, place, queues, body, 0)
+
+    def may_be_double(self, message: str) -> bool:
         """Whether a death may have doubled a message: it was handed over, alive or dead."""
         return is_letter(message) or message in self._handed_over
 
@@ -184,6 +205,7 @@ class Recording:
     def confirmed(self, message: str) -> None:
         """The broker has confirmed a message, or committed its transaction."""
         self.promises.confirmed(message, self.now_ms)
+        self.needed_copies.confirmed(message, self._at_us)
         self._add(Confirm(self._now_us(), message))
 
     def nacked(self, message: str) -> None:
@@ -196,10 +218,12 @@ class Recording:
 
     # -- consumers ---------------------------------------------------------------------------------
 
-    def started(self, session: str, queue: str, node: str, prefetch: int) -> None:
-        """A consumer is about to subscribe, or to get a message."""
+    def started(
+        self, session: str, queue: str, node: str, prefetch: int, is_single: bool = False
+    ) -> None:
+        """A consumer is about to subscribe, or to get a message; `is_single` as SessionStart."""
         self._queue_of[session] = queue
-        self._add(SessionStart(self._now_us(), session, queue, node, prefetch))
+        self._add(SessionStart(self._now_us(), session, queue, node, prefetch, is_single))
 
     def ended(self, session: str, reason: str = LOST) -> None:
         """A session is over."""
@@ -250,6 +274,16 @@ class Recording:
         at_us = self._now_us()
         self._reply_epochs[at_us] = epoch
         self._add(SyncReply(at_us, session))
+
+    def used(self, queue: str, sent_ms: int) -> None:
+        """A call that was sent at `sent_ms` and counts as use of a queue was answered."""
+        self._uses.used(queue, sent_ms)
+
+    def _on_deleted(self, queue: str) -> None:
+        rules = self.promises.of(queue)
+        if rules.expires_ms and queue not in self.leaky:
+            self.counts["queues that have expired"] += 1
+            self._uses.gone(queue, rules.expires_ms, self.now_ms)
 
     # -- faults --------------------------------------------------------------------------------
 
@@ -332,10 +366,10 @@ class Recording:
         name = self._fault("restored", queue, (queue,))
         self.fault_over(name)
 
-    def promoted_unsafely(self, queue: str) -> None:
-        """A copy that was not in sync leads a queue, as a policy allows."""
+    def promoted_unsafely(self, queue: str, epoch: int) -> None:
+        """A copy that was not in sync leads a queue from `epoch` on, as a policy allows."""
         self.counts["unsafe promotions"] += 1
-        self.promises.promoted_unsafely(queue, self._now_us())
+        self.promises.promoted_unsafely(queue, epoch, self._now_us())
 
     def copies_are_next(self) -> None:
         """The copies that are reported from now on are compared with each other."""
@@ -343,6 +377,10 @@ class Recording:
 
     def copied(self, queue: str, node: str, messages: tuple[CopyMessage, ...]) -> None:
         """A copy in sync has these messages, while nothing changes."""
+        names = Counter(each.message for each in messages)
+        for name, count in names.items():
+            if count > 1 and name in self._staged:
+                raise Violation("doubled", f"{node} has {name} of a sink {count} times in {queue}")
         self._add(CopyReport(self._now_us(), self._round, queue, node, True, messages))
 
     # -- the end -----------------------------------------------------------------------------------
@@ -400,6 +438,8 @@ class Recording:
         verdict = judge(events, WINDOW_MS)
         self.counts.update(verdict.counts)
         facts = Facts(events)
+        for broken in judge_single_consumers(facts, SINGLE_MS * 1000):
+            raise Violation("single", broken.line(0))
         for broken in verdict.violations:
             if broken.rule not in _JUDGED_HERE and not self._is_excused(facts, broken):
                 raise Violation(broken.rule.name.lower(), broken.line(0))
@@ -411,9 +451,7 @@ class Recording:
         if broken.rule in (Rule.LOST, Rule.SETTLED):
             self.counts["messages that left by rule"] += 1
             return not self.promises.loss(facts, broken.messages[0], broken.queue)
-        if broken.rule in (Rule.FLAG, Rule.ORDER) and any(
-            map(self._may_be_double, broken.messages)
-        ):
+        if broken.rule in (Rule.FLAG, Rule.ORDER) and any(map(self.may_be_double, broken.messages)):
             self.counts["messages that a fault has doubled"] += 1
             return self._is_disturbed or any(
                 self._has_moved_since(facts, name) for name in broken.messages
@@ -473,7 +511,7 @@ class Recording:
                         continue
                     name = message.publish.message
                     if self._is_disturbed and (
-                        self._may_be_double(name) or self.promises.is_dead_letter(settled)
+                        self.may_be_double(name) or self.promises.is_dead_letter(settled)
                     ):
                         # A dead letter leaves its queue when the target has it.
                         self.counts["messages that a fault has doubled"] += 1

@@ -7,13 +7,14 @@ KEPT_MS after an ack has seen to it that no copy without that ack takes over, so
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from simulator.checker.facts import NEVER
 from simulator.cluster.etcd_model import EtcdModel
 from simulator.models.messages import Violation
-from warrenmq.broker.definitions.metadata import PutQueue
+from warrenmq.broker.definitions.metadata import DeleteQueue, PutQueue
 from warrenmq.cluster.groups.group_change import group_of
 
 # An ack may be undone while it is younger than this (ms): a mirror that reports nothing for 3 s,
@@ -40,6 +41,11 @@ class Reigns:
         # Decisions of the model that were looked at.
         self._followed = 0
         self._reigns: dict[str, list[Reign]] = {}
+        # How many copies each queue had in sync: (since when (us), how many).
+        self._in_sync: dict[str, list[tuple[int, int]]] = {}
+        # The births of queues, by name; and what hears of queues that are deleted.
+        self._births: dict[bytes, int] = {}
+        self.on_deleted: Callable[[str], None] | None = None
         # When each node was well: its beginnings and ends (us); the last end may be open.
         self._well: dict[str, list[tuple[int, int]]] = {}
         # When the master of each epoch has handed out its first message (ms), by queue and epoch.
@@ -52,11 +58,18 @@ class Reigns:
         history = self._model.history
         while self._followed < len(history):
             for change in history[self._followed][1]:
+                if isinstance(change, PutQueue):
+                    self._births[change.name] = change.birth
                 if isinstance(change, PutQueue) and change.group:
                     self._follow_group(change, at_us)
                 elif isinstance(change, PutQueue):
                     # The queue is mirrored no more: its node goes on without an epoch.
                     self._reigns.pop(f"{change.name.decode()}#{change.birth}", None)
+                    self._in_sync.pop(f"{change.name.decode()}#{change.birth}", None)
+                elif isinstance(change, DeleteQueue):
+                    birth = self._births.pop(change.name, 0)
+                    if birth and self.on_deleted is not None:
+                        self.on_deleted(f"{change.name.decode()}#{birth}")
             self._followed += 1
 
     def _follow_group(self, put: PutQueue, at_us: int) -> None:
@@ -65,6 +78,8 @@ class Reigns:
         reigns = self._reigns.setdefault(f"{put.name.decode()}#{put.birth}", [])
         if not reigns or group.epoch > reigns[-1].epoch:
             reigns.append(Reign(group.epoch, group.master_node.decode(), at_us))
+        sizes = self._in_sync.setdefault(f"{put.name.decode()}#{put.birth}", [])
+        sizes.append((at_us, len(group.sync)))
 
     def note(self, node: str, is_well: bool, at_us: int) -> None:
         """Note whether a node is well."""
@@ -94,6 +109,14 @@ class Reigns:
         """How often another node became the master of a queue."""
         nodes = [reign.node for reign in self._reigns.get(queue, ())]
         return sum(one != other for one, other in pairwise(nodes))
+
+    def most_in_sync(self, queue: str, from_us: int, until_us: int) -> int | None:
+        """The most copies in sync that a queue had in a time; None if it was not mirrored before."""
+        sizes = self._in_sync.get(queue, [])
+        before = [size for at_us, size in sizes if at_us <= from_us]
+        if not before:
+            return None
+        return max(before[-1], *(size for at_us, size in sizes if from_us < at_us <= until_us), 0)
 
     def is_firm(self, queue: str, epoch: int, settled_us: int) -> bool:
         """Whether an ack that the master of `epoch` had by `settled_us` must not be undone."""

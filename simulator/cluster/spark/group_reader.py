@@ -8,11 +8,14 @@ exactly the same messages. An unsafe promotion is data loss, and begins another 
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from simulator.cluster.clients import life_of
 from simulator.cluster.member import Member
+from simulator.cluster.recording.letters import message_name
+from simulator.cluster.spark.rows import Row, Rows
 from simulator.cluster.world import World
 from simulator.models.messages import Violation
 from simulator.simulated.admin import AdminClient
@@ -97,14 +100,14 @@ class GroupReader:
         self._accepts_loss = False
         # Messages to reserve when the group is open.
         self._wanted = 0
-        # Messages that the session has got and not acked, by seq id, and those that it has acked.
+        self._opened_epoch = 0
+        # The epoch before the present one, which may do nothing any more; 0: there was none.
+        self._past_epoch = 0
+        # Somebody who still has the past epoch.
+        self._late: AdminClient | None = None
+        # Messages that the session has got and not acked, by seq id.
         self._unacked: set[int] = set()
-        self._done: set[int] = set()
-        # Seq ids from this one on are new to the session.
-        self._next_new = 0
-        # What the range that is read has had so far: messages known before, and new ones.
-        self._again: set[int] = set()
-        self._new: set[int] = set()
+        self._rows = Rows(name, 0, self._may_double)
 
     # -- steps -------------------------------------------------------------------------------------
 
@@ -130,26 +133,61 @@ class GroupReader:
         recording, session, epoch = self._world.recording, self._session, self._master_epoch()
         for seq in acked:
             self._unacked.remove(seq)
-            self._done.add(seq)
             recording.acked(session, seq)
         recording.called(session)
 
         def on_acked(reply: Reply) -> None:
             if not isinstance(reply, Acked):
                 self._refused(reply)
-            elif epoch == self._master_epoch():
+                return
+            self._check_silence()
+            if epoch == self._master_epoch():
                 recording.answered(session, epoch)
 
         # A stream goes on from here, whether it hears of the ack or not.
         self._acked = acked[-1] + 1
+        self._rows.forget(self._acked)
         self._ask(
             client, Ack(self._name, self._epoch, {self._incarnation: acked[-1] + 1}), on_acked
         )
+
+    def read_again(self) -> None:
+        """Read a batch once more that was read and is not acked, as a task that is repeated."""
+        client = self._idle()
+        batches = [batch for batch in self._rows.batches if batch[0] >= self._acked]
+        if client is not None and batches:
+            self._fetch(*self._world.rng.choice(batches))
+
+    def call_late(self) -> None:
+        """Let somebody who has the past epoch ack what is acked already, which must be refused."""
+        masters = self._masters()
+        if not self._past_epoch or not self._epoch or not masters:
+            return
+        session, member = self._session, self._world.rng.choice(masters)
+        self._late = AdminClient(member)
+
+        def on_answer(reply: Reply) -> None:
+            is_lost = self._world.recording.promises.is_unsafe_since(self._life, self._since_us)
+            if isinstance(reply, Acked) and session == self._session and not is_lost:
+                raise Violation("group", f"{self._name}: an epoch that is over may ack")
+
+        request = Ack(self._name, self._past_epoch, {self._incarnation: self._acked})
+        self._late.ask(request, on_answer)
+        member.has_news = True
 
     def take_answers(self) -> None:
         """Take what the broker has answered."""
         if self._client is not None and not self._is_lost():
             self._client.take_answers()
+        if self._late is not None:
+            self._late.take_answers()
+
+    @property
+    def has_all(self) -> bool:
+        """Whether everything in the queue has been read, as its master knows it."""
+        is_idle = self._client is not None and self._client.then is None and not self._wanted
+        queues = [each.vhost.queues[self._queue] for each in self._masters()]
+        return is_idle and len(queues) == 1 and not queues[0].ready_count
 
     def leave(self) -> None:
         """Disconnect; the group stays, with what it has reserved."""
@@ -181,10 +219,7 @@ class GroupReader:
         return self._client if self._client.then is None and self._epoch else None
 
     def _open(self) -> None:
-        members = self._world.members.values()
-        masters = [
-            each for each in members if self._queue in each.vhost.queues and not each.is_frozen
-        ]
+        masters = self._masters()
         if not masters:
             return
         self._member = self._world.rng.choice(masters)
@@ -196,6 +231,11 @@ class GroupReader:
         self._epoch = 0
         request = OpenGroup(self._name, [self._queue], may_rebind=self._accepts_loss)
         self._ask(self._client, request, self._on_opened)
+
+    def _masters(self) -> list[Member]:
+        """The nodes that serve the queue, as far as they know."""
+        members = self._world.members.values()
+        return [each for each in members if self._queue in each.vhost.queues and not each.is_frozen]
 
     def _ask(self, client: AdminClient, request: Request, then: Callable[[Reply], None]) -> None:
         assert self._member is not None
@@ -209,13 +249,17 @@ class GroupReader:
             return
         assert self._member is not None
         found = reply.members[0]
-        if found.incarnation != self._incarnation or self._accepts_loss:
+        is_reset = found.reserved < self._answered and self._may_have_lost()
+        if found.incarnation != self._incarnation or self._accepts_loss or is_reset:
+            # A copy that knew nothing of the group has no range: the reader sees that by itself.
             self._begin_session(self._member, found.incarnation, found.acked)
         elif found.reserved < self._answered:
             text = f"{self._name} had reserved up to {self._answered}, and now {found.reserved}"
             raise Violation("group", text)
         self._accepts_loss = False
-        self._epoch = reply.epoch
+        if self._opened_epoch < reply.epoch:
+            self._past_epoch = self._opened_epoch
+        self._epoch = self._opened_epoch = reply.epoch
         self._acked = max(self._acked, found.acked)
         self._reserved = self._acked
         if self._wanted and self._client is not None:
@@ -231,9 +275,9 @@ class GroupReader:
         self._life = life_of(member, self._queue)
         self._since_us = recording.at_us
         self._unacked.clear()
-        self._done.clear()
-        self._acked = self._next_new = acked
-        self._answered = 0
+        self._acked = acked
+        self._answered = self._past_epoch = self._opened_epoch = 0
+        self._rows = Rows(self._session, acked, self._may_double)
         recording.started(self._session, self._life, member.name, 0)
 
     def _refused(self, reply: Reply) -> None:
@@ -253,9 +297,22 @@ class GroupReader:
         assert self._member is not None
         queue = self._member.vhost.queues.get(self._queue)
         is_same = queue is not None and queue.incarnation == self._incarnation
-        promises = self._world.recording.promises
-        if is_same and not promises.is_unsafe_since(self._life, self._since_us):
+        if is_same and not self._may_have_lost():
             raise Violation("group", f"{self._name}: {text}")
+
+    def _may_have_lost(self) -> bool:
+        """Whether an unsafe promotion may have lost something of the session."""
+        return self._world.recording.promises.is_unsafe_since(self._life, self._since_us)
+
+    def _check_silence(self) -> None:
+        """Violation if a master goes on that may have lost something, and has not said so."""
+        if self._may_have_lost():
+            epoch = self._world.recording.promises.unsafe_epoch(self._life)
+            if self._master_epoch() >= epoch:
+                raise Violation("silent loss", f"{self._name} reads on in {self._life}")
+
+    def _may_double(self, message: str) -> bool:
+        return self._world.recording.may_be_double(message)
 
     def _master_epoch(self) -> int:
         """The epoch of the master that the group reads from."""
@@ -270,52 +327,44 @@ class GroupReader:
         if not isinstance(reply, Reserved):
             self._refused(reply)
             return
+        self._check_silence()
         found = reply.members[0]
         self._reserved = found.end
         self._answered = max(self._answered, int(found.end))
         if found.start < found.end:
-            self._again, self._new = set(), set()
-            self._fetch(found.start, found.start, found.end)
+            self._fetch(found.start, found.end)
 
-    def _fetch(self, first: int, start: int, end: int) -> None:
-        """Fetch from `start` on; the range is [first, end)."""
+    def _fetch(self, first: int, end: int) -> None:
+        """Fetch the range [first, end), to its end unless the node refuses."""
+        seqs: list[int] = []
 
         def on_fetched(reply: Reply) -> None:
             if not isinstance(reply, Fetched):
                 self._refused(reply)
                 return
+            self._check_silence()
             for each in _messages(bytes(reply.block)):
+                seqs.append(each.seq)
                 self._take(each)
             if reply.next < end:
-                self._fetch(first, reply.next, end)
+                ask(reply.next)
             else:
-                self._check_again(first, end)
+                self._rows.end(first, end, seqs)
 
-        assert self._client is not None
-        request = Fetch(self._name, self._epoch, self._incarnation, start, end, 1000, _BYTES)
-        self._ask(self._client, request, on_fetched)
+        def ask(start: int) -> None:
+            assert self._client is not None
+            request = Fetch(self._name, self._epoch, self._incarnation, start, end, 1000, _BYTES)
+            self._ask(self._client, request, on_fetched)
+
+        ask(first)
 
     def _take(self, each: _Read) -> None:
-        if each.seq < self._next_new:
-            # The session reads what it had reserved once more.
-            self._again.add(each.seq)
-            return
-        self._next_new = each.seq + 1
-        self._unacked.add(each.seq)
-        self._new.add(each.seq)
-        self._world.recording.delivered(
-            self._session, each.seq, each.redelivered, each.properties, each.body, False
-        )
-
-    def _check_again(self, first: int, end: int) -> None:
-        """Violation unless the messages of a range that had been read before are all there."""
-        before = {seq for seq in self._unacked if first <= seq < min(end, self._next_new)}
-        # What this reading has brought is new.
-        missing = {seq for seq in before if seq not in self._again and seq not in self._new}
-        strange = self._again - self._unacked - self._done
-        if missing or strange:
-            text = f"{self._name} reads {sorted(missing)} no more, and {sorted(strange)} as well"
-            raise Violation("group", text)
+        row = Row(message_name(each.properties, each.body), zlib.crc32(each.body))
+        if self._rows.take(each.seq, row):
+            self._unacked.add(each.seq)
+            self._world.recording.delivered(
+                self._session, each.seq, each.redelivered, each.properties, each.body, False
+            )
 
 
 def _messages(block: bytes) -> list[_Read]:

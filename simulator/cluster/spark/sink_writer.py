@@ -1,13 +1,15 @@
-"""A sink of a simulated cluster: each batch is staged at two nodes and committed at one of them.
+"""A program that writes batches to a sink of a simulated cluster, as a query of Spark does.
 
-A committed batch is promised: each of its messages comes once to its queue, which may have its
-master at another node, when that and one of the two nodes run.
+It stages each batch at two nodes and commits it through one of them, which may die before it
+answers: the program goes on with the other one, or stages the batch anew, until a node says that it
+is committed. Each message of a committed batch comes to its queue exactly once, in the order of the
+sink, whatever dies meanwhile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from simulator.cluster.clients import route
 from simulator.cluster.member import Member
@@ -26,134 +28,178 @@ from warrenmq.admin.protocol.sinks import (
     StageMessages,
     StageOpened,
 )
-from warrenmq.vocabulary.error_codes import STORAGE_FAILED
+from warrenmq.vocabulary.error_codes import NOT_FOUND, PRECONDITION, STORAGE_FAILED
 from warrenmq.wire.properties import Properties
 
 # A record's length, position count and timestamp, and the flags, all 0.
 _NO_HEAD: Final = bytes(4 + 8 + 1)
 _SIZE: Final = 30
+# Nodes at which a batch is staged.
+_COPIES: Final = 2
+# The chance that the program commits with one copy when it cannot have two.
+_GOES_ALONE: Final = 0.3
+# Codes of a disk that fails, of a decision that nobody has made in time, and of stages that a later
+# decision has dropped.
+_REFUSALS: Final = frozenset((NOT_FOUND, PRECONDITION, STORAGE_FAILED))
 
 
-class _Stager:
-    """Stages the batch of a sink at one node; `done` gets the id of the stage, None if it fails."""
+class _Staged(NamedTuple):
+    """A message of a batch: its name, its body, its queue, and its place in the sink."""
 
-    def __init__(self, name: str, member: Member, client: AdminClient) -> None:
-        self._name = name
-        self._member = member
-        self._client = client
+    name: str
+    body: bytes
+    queue: bytes
+    place: int
 
-    def stage(
-        self, batch: int, block: bytes, count: int, done: Callable[[int | None], None]
-    ) -> None:
-        """Stage `count` messages."""
 
-        def on_opened(reply: Reply) -> None:
-            if not is_answer(reply, StageOpened):
-                done(None)
-                return
-            assert isinstance(reply, StageOpened)
-            stage = reply.stage
-            request = StageMessages(stage, memoryview(block))
-            self.ask(request, lambda reply: on_staged(stage, reply))
+class _Side:
+    """The batch at one node."""
 
-        def on_staged(stage: int, reply: Reply) -> None:
-            if is_answer(reply, Staged):
-                self.ask(FinishStage(stage, count), lambda reply: on_finished(stage, reply))
-            else:
-                done(None)
-
-        def on_finished(stage: int, reply: Reply) -> None:
-            done(stage if is_answer(reply, StageFinished) else None)
-
-        self.ask(OpenStage(self._name, batch), on_opened)
-
-    def ask(self, request: Request, then: Callable[[Reply], None]) -> None:
-        """Send a request; `then` gets the answer."""
-        self._client.ask(request, then)
-        self._member.has_news = True
-        self._client.take_answers()
+    def __init__(self, member: Member) -> None:
+        self.member = member
+        self.client = AdminClient(member)
+        self.stage = 0
+        self.is_finished = False
+        # The node has refused something.
+        self.is_over = False
 
 
 class SinkWriter:
-    """The sink `name`, which writes through the node `member` of `world`, with copies at `other`."""
+    """The sink `name` of `world`, and the one program that writes to it."""
 
-    def __init__(self, world: World, name: str, member: Member, other: Member) -> None:
+    def __init__(self, world: World, name: str) -> None:
         self._world = world
         self._name = name
-        self._member = member
-        self._other = other
-        self._client = AdminClient(member)
-        self._copier = AdminClient(other)
-        # Commits the batch that is being staged without the other node.
-        self._go_alone: Callable[[], None] | None = None
+        self._batch = 0
+        # Messages of all batches so far.
+        self._count = 0
+        self._messages: list[_Staged] = []
+        # The history knows that the batch may be committed.
+        self._is_told = False
+        self._sides: list[_Side] = []
+        # The node that was asked to commit, and has not answered.
+        self._asked: _Side | None = None
 
     @property
-    def is_busy(self) -> bool:
-        """Whether the writer waits for an answer."""
-        return (
-            self._member.is_frozen or self._client.then is not None or self._copier.then is not None
-        )
+    def is_idle(self) -> bool:
+        """Whether all batches are known to be committed."""
+        return not self._messages
 
     @property
-    def is_lost(self) -> bool:
-        """Whether a node of the writer is gone."""
-        members = self._world.members
-        return any(members.get(member.name) is not member for member in (self._member, self._other))
+    def nodes(self) -> list[str]:
+        """The nodes that have the batch, the one that was asked to commit it first."""
+        sides = sorted(self._sides, key=lambda side: side is not self._asked)
+        return [side.member.name for side in sides if self._is_up(side.member)]
 
-    def take_answers(self) -> None:
-        """Take what the nodes have answered."""
-        members = self._world.members
-        if members.get(self._other.name) is self._other:
-            self._copier.take_answers()
-        elif self._go_alone is not None and members.get(self._member.name) is self._member:
-            go_alone, self._go_alone = self._go_alone, None
-            go_alone()
-        if members.get(self._member.name) is self._member:
-            self._client.take_answers()
+    @property
+    def is_committing(self) -> bool:
+        """Whether a node was asked to commit the batch, and has not answered."""
+        return self._asked is not None
 
-    def write(self, queue: bytes, batch: int, count: int) -> None:
-        """Stage and commit a batch of `count` messages for `queue`."""
-        recording = self._world.recording
+    def write(self, queues: list[bytes], count: int) -> None:
+        """Begin a batch of `count` messages for `queues`, unless one is under way."""
+        if self._messages:
+            return
+        self._batch += 1
+        self._is_told = False
+        for _ in range(count):
+            name, body = self._world.recording.next_body(_SIZE)
+            self._count += 1
+            queue = self._world.rng.choice(queues)
+            self._messages.append(_Staged(name, body, queue, self._count))
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Take what nodes have answered, and do what is next."""
+        for side in self._sides:
+            if self._is_up(side.member):
+                side.client.take_answers()
+        self._sides = [
+            each for each in self._sides if self._is_up(each.member) and not each.is_over
+        ]
+        if self._asked not in self._sides:
+            self._asked = None
+        if not self._messages or self._asked is not None:
+            return
+        ready = [side for side in self._sides if side.is_finished]
+        if len(self._sides) < _COPIES and not (ready and self._world.rng.random() < _GOES_ALONE):
+            self._stage_at_another()
+        elif ready and len(ready) == len(self._sides):
+            self._commit(self._world.rng.choice(ready), ready)
+
+    def _is_up(self, member: Member) -> bool:
+        return self._world.members.get(member.name) is member and not member.is_frozen
+
+    # -- stages ------------------------------------------------------------------------------------
+
+    def _stage_at_another(self) -> None:
+        used = [side.member for side in self._sides]
+        free = [
+            each
+            for each in self._world.members.values()
+            if each not in used and not each.is_frozen and not each.is_alarmed
+        ]
+        if not free:
+            return
+        side = _Side(self._world.rng.choice(free))
+        self._sides.append(side)
+        messages = self._messages
         properties = Properties(delivery_mode=2).encode()
-        messages = [recording.next_body(_SIZE) for _ in range(count)]
-        block = b"".join(_record(queue, properties, body) for _name, body in messages)
-        here = _Stager(self._name, self._member, self._client)
-        there = _Stager(self._name, self._other, self._copier)
+        block = b"".join(_record(each.queue, properties, each.body) for each in messages)
 
-        def on_staged(stage: int | None) -> None:
-            if stage is not None:
-                self._go_alone = lambda: commit(stage, [])
-                there.stage(batch, block, count, lambda copy: on_copied(stage, copy))
+        def on_opened(reply: Reply) -> None:
+            if self._is(side, reply, StageOpened):
+                assert isinstance(reply, StageOpened)
+                side.stage = reply.stage
+                self._ask(side, StageMessages(side.stage, memoryview(block)), on_staged)
 
-        def on_copied(stage: int, copy: int | None) -> None:
-            if self._go_alone is not None:
-                self._go_alone = None
-                commit(stage, [] if copy is None else [StageCopies(self._other.name, [copy])])
+        def on_staged(reply: Reply) -> None:
+            if self._is(side, reply, Staged):
+                self._ask(side, FinishStage(side.stage, len(messages)), on_finished)
 
-        def commit(stage: int, copies: list[StageCopies]) -> None:
-            if self._world.members.get(self._member.name) is not self._member:
-                return
-            queues = route(self._member, b"", queue)
-            for name, body in messages:
-                recording.staged(name, body, queues)
-            request = CommitBatch(self._name, batch, [stage], False, copies=copies)
-            here.ask(request, on_committed)
+        def on_finished(reply: Reply) -> None:
+            side.is_finished = self._is(side, reply, StageFinished)
+
+        self._ask(side, OpenStage(self._name, self._batch), on_opened)
+
+    def _commit(self, asked: _Side, ready: list[_Side]) -> None:
+        self._asked = asked
+        if not self._is_told:
+            self._is_told = True
+            for each in self._messages:
+                queues = route(asked.member, b"", each.queue)
+                self._world.recording.staged(each.name, each.body, self._name, each.place, queues)
 
         def on_committed(reply: Reply) -> None:
-            if is_answer(reply, BatchCommitted):
-                for name, _body in messages:
-                    recording.confirmed(name)
+            self._asked = None
+            if self._is(asked, reply, BatchCommitted):
+                for each in self._messages:
+                    self._world.recording.confirmed(each.name)
+                self._messages = []
+                for side in self._sides:
+                    side.client.leave()
+                self._sides = []
 
-        here.stage(batch, block, count, on_staged)
+        copies = [
+            StageCopies(side.member.name, [side.stage]) for side in ready if side is not asked
+        ]
+        request = CommitBatch(self._name, self._batch, [asked.stage], copies=copies)
+        self._ask(asked, request, on_committed)
 
+    def _ask(self, side: _Side, request: Request, then: Callable[[Reply], None]) -> None:
+        side.client.ask(request, then)
+        side.member.has_news = True
+        side.client.take_answers()
 
-def is_answer(reply: Reply, expected: type[Reply]) -> bool:
-    """Whether a reply is the expected one, and no failure of the disk or of etcd."""
-    if isinstance(reply, expected):
-        return True
-    if not isinstance(reply, ErrorReply) or reply.code != STORAGE_FAILED:
-        raise Violation("sink", f"{reply}")
-    return False
+    def _is(self, side: _Side, reply: Reply, expected: type[Reply]) -> bool:
+        """Whether a reply is the expected one; if the node refuses, its side is over."""
+        if isinstance(reply, expected):
+            return True
+        if not isinstance(reply, ErrorReply) or reply.code not in _REFUSALS:
+            raise Violation("sink", f"{self._name}: {reply}")
+        self._world.recording.tell(f"            {self._name}: {reply.code} {reply.text}")
+        side.is_over = True
+        return False
 
 
 def _record(queue: bytes, properties: bytes, body: bytes) -> bytes:

@@ -376,6 +376,8 @@ class Queue(LeveledQueue):
 
     def _may_drop(self, backing: PagedQueue, now_ms: i64) -> bool:
         """Whether the head may be dropped now; if not, the queue gets a turn when it may."""
+        if self.demand.is_restoring:
+            return False
         return self.settings.dead_letters is None or (
             now_ms < self.gate.until_ms and backing.host.admits_dead_letter(backing)
         )
@@ -652,6 +654,6 @@ class Queue(LeveledQueue):
             self.demand.ready_watchers.remove(callback)
 
     def resume_deliveries(self) -> None:
-        """Resume deliveries; a reader group has taken back what it had reserved before a start."""
-        self.demand.is_restoring = False
+        """Resume deliveries; a reader group has taken back what it had reserved."""
+        self.demand.restoring_count -= 1
         self.backing.on_arrival()

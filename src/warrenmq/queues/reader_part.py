@@ -13,12 +13,22 @@ class ReaderPart:
 
     Messages below the seq id `acked` are settled, those of [acked, reserved) may be read again.
     `epoch`: the newest opener of the group. `pattern`: that of the names of its queues, "" when
-    they were named one by one.
+    they were named one by one. `has_lapsed`: the range may lack messages, which nobody has accepted
+    yet.
     """
 
-    def __init__(self, group: bytes, epoch: i64, pattern: str, acked: i64, reserved: i64) -> None:
+    def __init__(
+        self,
+        group: bytes,
+        epoch: i64,
+        pattern: str,
+        acked: i64,
+        reserved: i64,
+        has_lapsed: bool = False,
+    ) -> None:
         self.group: bytes = group
         self.epoch: i64 = epoch
         self.pattern: str = pattern
         self.acked: i64 = acked
         self.reserved: i64 = reserved
+        self.has_lapsed: bool = has_lapsed

@@ -59,6 +59,7 @@ def metadata_rows(data: DataDirectory, vhost: str | None) -> list[dict[str, Any]
             "acked": member.acked,
             "reserved": member.reserved,
             "is_ended": member.is_ended,
+            "has_lapsed": member.has_lapsed,
         }
         rows.append(_row("reader_group_member", member.vhost, member.group, reached))
     for sink in definitions.sinks:

@@ -299,6 +299,51 @@ def test_a_copy_that_is_not_complete_is_data_loss_with_its_range(pair: tuple[Cop
     assert end_of(client.must(group.reserve(0, 100))) > end
 
 
+def lapsed(pair: tuple[Copy, Copy]) -> OneQueue:
+    """The group as it was when an incomplete copy, the second one, took over."""
+    master, mirror = pair
+    group = opened(master)
+    end = end_of(master.client.must(group.reserve(0, 10)))
+    master.tell(mirror)
+    mirror.lead(2, is_complete=False)
+    mirror.node.commit()
+    return dataclasses.replace(group, reserved=end)
+
+
+def test_a_loss_is_kept_over_a_restart_of_the_node(pair: tuple[Copy, Copy]) -> None:
+    """The copy is in sync when it leads again, and lacks the messages until somebody accepts it."""
+    _, mirror = pair
+    group = lapsed(pair)
+    mirror.crash()
+    mirror.lead(3)
+    request = group.reserve(group.reserved)
+    assert f"the range [0, {group.reserved})" in text_of(mirror.client, request, DATA_LOSS)
+    assert mirror.client.refused(OpenGroup("g", [b"q"])) == DATA_LOSS
+    opened(mirror, may_rebind=True)
+    mirror.step_down()
+    mirror.crash()
+    mirror.lead(4)
+    mirror.client.must(opened(mirror).reserve(0, 10))
+
+
+def test_a_loss_goes_along_to_the_next_master(pair: tuple[Copy, Copy]) -> None:
+    """Its copy is one of what the last master had, until somebody accepts the loss."""
+    master, mirror = pair
+    group = lapsed(pair)
+    master.step_down()
+    mirror.tell(master)
+    mirror.step_down()
+    master.crash()
+    master.lead(3)
+    request = group.reserve(group.reserved)
+    assert f"the range [0, {group.reserved})" in text_of(master.client, request, DATA_LOSS)
+    group = opened(master, may_rebind=True)
+    master.tell(mirror)
+    master.step_down()
+    mirror.lead(4)
+    mirror.client.must(opened(mirror).reserve(0, 10))
+
+
 def test_a_queue_that_no_group_had_read_joins_with_its_new_master(pair: tuple[Copy, Copy]) -> None:
     """A pattern has been matched with all queues of the node, and this one was not served there."""
     _, mirror = pair

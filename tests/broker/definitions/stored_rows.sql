@@ -34,9 +34,10 @@ INSERT INTO "queues" VALUES(X'2F',1152921504606846976,X'71',1,1,X'',461168601842
 CREATE TABLE reader_group_members (
     vhost BLOB NOT NULL, "group" BLOB NOT NULL, queue_id INTEGER NOT NULL, queue_name BLOB NOT NULL,
     acked INTEGER NOT NULL, reserved INTEGER NOT NULL, is_ended INTEGER NOT NULL,
-    incarnation INTEGER NOT NULL DEFAULT 0, UNIQUE (vhost, "group", queue_id)) STRICT;
-INSERT INTO "reader_group_members" VALUES(X'2F',X'67',1152921504606846976,X'71',17,4611686018427387904,0,0);
-INSERT INTO "reader_group_members" VALUES(X'2F',X'67',6,X'73',1,2,0,0);
+    incarnation INTEGER NOT NULL DEFAULT 0, has_lapsed INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (vhost, "group", queue_id)) STRICT;
+INSERT INTO "reader_group_members" VALUES(X'2F',X'67',1152921504606846976,X'71',17,4611686018427387904,0,0,0);
+INSERT INTO "reader_group_members" VALUES(X'2F',X'67',6,X'73',1,2,0,0,0);
 CREATE TABLE reader_groups (
     vhost BLOB NOT NULL, name BLOB NOT NULL, epoch INTEGER NOT NULL, pattern TEXT NOT NULL,
     UNIQUE (vhost, name)) STRICT;

@@ -298,7 +298,8 @@ def test_metadata_is_applied_from_another_thread(tmp_path: Path) -> None:
 
 # Makes a file of schema version 7 of a new one.
 TO_VERSION_7 = """
-    DROP TABLE receipts; UPDATE schema_version SET version = 7;
+    DROP TABLE receipts; ALTER TABLE reader_group_members DROP COLUMN has_lapsed;
+    UPDATE schema_version SET version = 7;
 """
 # Makes a file of schema version 6 of a new one.
 TO_VERSION_6 = (

@@ -206,7 +206,7 @@ def test_a_get_that_waits_for_the_disk_while_the_queue_moves(
     mirrored(nodes, b"1")
     channel = channel_at(nodes, BACK)
     queue = nodes.queue(BACK)
-    queue.demand.is_restoring = True
+    queue.demand.restoring_count = 1
     channel.send(BasicGet(b"q", True))
     nodes.pump()
     nodes.follow(BACK, THIRD)

@@ -3,12 +3,14 @@
 import pytest
 
 from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
+from warrenmq.queues.backing.variable_queue import LOADING
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.readers.group import GROUP_SLICE_MESSAGES, GroupMember
 from warrenmq.queues.readers.group_error import GroupError
 from warrenmq.queues.readers.groups import ReaderGroup
 from warrenmq.queues.readers.planned_range import PlannedRange
 from warrenmq.queues.readers.reservation import EVERYTHING, MORE, Reservation
+from warrenmq.queues.settings import DROP_HEAD, NO_LIMIT, LengthLimit, QueueSettings
 from warrenmq.vocabulary.error_codes import DATA_LOSS, FENCED, NOT_FOUND, PRECONDITION
 
 NOW_MS = 1_700_000_000_000
@@ -302,6 +304,75 @@ def test_recover_holds_the_live_messages_of_the_range_again(node: MemoryNode) ->
     assert seqs(recovered, 3, 6) == [3, 4, 5]
     # Message 6 was transient and not reserved.
     assert [entry.seq for entry in queue.backing.peek(0, 10, EVERYTHING)] == [7, 8, 9]
+
+
+def attach(queue: Queue, acked: int, reserved: int) -> GroupMember:
+    """The member of a group that had reserved a range before."""
+    member = GroupMember(b"g", queue.name, queue.id, queue.incarnation, acked, reserved)
+    member.attach(queue)
+    return member
+
+
+def turns_to_attach(node: MemoryNode, member: GroupMember) -> list[int]:
+    """End turns until the member has its range again; returns the messages of each turn."""
+    counts = [len(member.reserved_entries)]
+    while member.is_attaching:
+        node.vhost.advance(node.clock.now_ms())
+        counts.append(len(member.reserved_entries) - sum(counts))
+        member.check()
+    return counts
+
+
+def test_a_large_range_is_reserved_again_in_bounded_slices(node: MemoryNode) -> None:
+    """Meanwhile nobody gets a message, and publishes go on."""
+    count = 4 * GROUP_SLICE_MESSAGES + 10
+    queue = fill(node, count + 2)
+    member = attach(queue, 1, count + 1)
+    assert member.is_attaching
+    assert queue.get(True, NOW_MS) is None
+    fill(node, 1)
+    counts = turns_to_attach(node, member)
+    assert max(counts) <= GROUP_SLICE_MESSAGES
+    assert sum(counts) == count
+    entry = queue.get(True, NOW_MS)
+    assert entry is not None and entry.seq == count + 1
+    assert (queue.ready_count, queue.unacked_count) == (2, count)
+
+
+def test_a_range_that_is_reserved_again_expires_no_more_and_is_not_dropped(
+    node: MemoryNode,
+) -> None:
+    """The rest of it is ready for some turns, and must not leave by the rules of ready messages."""
+    count = 3 * GROUP_SLICE_MESSAGES
+    queue = fill(node, count)
+    member = attach(queue, 1, count + 1)
+    queue.apply(QueueSettings(limit=LengthLimit(1, NO_LIMIT, DROP_HEAD)))
+    assert queue.head_state(NOW_MS) == LOADING
+    assert sum(turns_to_attach(node, member)) == count
+
+
+def test_a_member_that_attaches_lets_go_and_attaches_anew(node: MemoryNode) -> None:
+    """A master may be deposed and lead again before it had everything."""
+    count = 3 * GROUP_SLICE_MESSAGES
+    queue = fill(node, count)
+    member = attach(queue, 1, count + 1)
+    member.detach(NOW_MS)
+    assert not member.is_attaching and not queue.demand.awaits_older
+    left = queue.ready_count
+    member.attach(queue)
+    assert sum(turns_to_attach(node, member)) == left
+    assert not queue.demand.awaits_older
+
+
+def test_two_groups_attach_to_one_queue(node: MemoryNode) -> None:
+    """Deliveries wait for the slower one."""
+    count = 3 * GROUP_SLICE_MESSAGES
+    queue = fill(node, count)
+    one = attach(queue, 1, count - 9)
+    other = attach(queue, count - 9, count + 1)
+    assert not other.is_attaching and queue.demand.awaits_older
+    turns_to_attach(node, one)
+    assert (queue.ready_count, len(other.reserved_entries)) == (0, 10)
 
 
 def test_recover_without_the_queue_tells_of_the_loss() -> None:

@@ -189,7 +189,10 @@ GROUP_MEMBERS: Final = Kind(
     metadata.PutGroupMember, metadata.DeleteGroupMember, lambda found: found.group_members,
     Table(
         "reader_group_members", {"vhost": bytes, "group": bytes, "queue_id": int},
-        {"queue_name": bytes, "acked": int, "reserved": int, "is_ended": bool, "incarnation": int},
+        {
+            "queue_name": bytes, "acked": int, "reserved": int, "is_ended": bool, "incarnation": int,
+            "has_lapsed": bool,
+        },
     ),
     owners={VHOSTS: ("vhost",), READER_GROUPS: ("vhost", "group")},
 )  # fmt: skip

@@ -307,7 +307,8 @@ class PutGroupMember(Change):
     """The progress of a reader group in one queue; `acked` and `reserved` are seq ids.
 
     `is_ended`: the queue was deleted when the group had read all of it. `incarnation` tells the
-    lives of the queue's name apart (`Queue.incarnation`); 0: it is the id.
+    lives of the queue's name apart (`Queue.incarnation`); 0: it is the id. `has_lapsed`: a copy that
+    may lack messages has taken over, and no opener has accepted that.
     """
 
     vhost: bytes
@@ -318,6 +319,7 @@ class PutGroupMember(Change):
     reserved: i64
     is_ended: bool
     incarnation: i64 = 0
+    has_lapsed: bool = False
 
 
 @final

@@ -42,7 +42,8 @@ CREATE TABLE reader_groups (
 CREATE TABLE reader_group_members (
     vhost BLOB NOT NULL, "group" BLOB NOT NULL, queue_id INTEGER NOT NULL, queue_name BLOB NOT NULL,
     acked INTEGER NOT NULL, reserved INTEGER NOT NULL, is_ended INTEGER NOT NULL,
-    incarnation INTEGER NOT NULL DEFAULT 0, UNIQUE (vhost, "group", queue_id)) STRICT;
+    incarnation INTEGER NOT NULL DEFAULT 0, has_lapsed INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (vhost, "group", queue_id)) STRICT;
 """
 _SINKS: Final = """
 CREATE TABLE stages (
@@ -84,7 +85,7 @@ _PUT_ASIDE_VERSION_1: Final = "ALTER TABLE reader_groups RENAME TO old_groups;"
 _TAKE_OVER_VERSION_1: Final = """
 INSERT INTO reader_groups SELECT vhost, name, epoch, '' FROM old_groups ORDER BY rowid;
 INSERT INTO reader_group_members
-    SELECT g.vhost, g.name, g.queue_id, coalesce(q.name, CAST('' AS BLOB)), g.acked, g.reserved, 0, 0
+    SELECT g.vhost, g.name, g.queue_id, coalesce(q.name, CAST('' AS BLOB)), g.acked, g.reserved, 0, 0, 0
     FROM old_groups g LEFT JOIN queues q ON q.vhost = g.vhost AND q.id = g.queue_id ORDER BY g.rowid;
 DROP TABLE old_groups;
 """
@@ -112,6 +113,10 @@ ALTER TABLE queues ADD COLUMN birth INTEGER NOT NULL DEFAULT 0;
 _INCARNATIONS: Final = """
 ALTER TABLE reader_group_members ADD COLUMN incarnation INTEGER NOT NULL DEFAULT 0;
 """
+# Up to schema version 7 a group did not keep that an unsafe promotion had lost messages.
+_LAPSES: Final = """
+ALTER TABLE reader_group_members ADD COLUMN has_lapsed INTEGER NOT NULL DEFAULT 0;
+"""
 
 # The script that fills an empty file.
 NEW_FILE: Final = (
@@ -130,12 +135,12 @@ _NEWEST: Final = "UPDATE schema_version SET version = 8;"
 # up to schema version 7 a sink belonged to one node, and there were no books of receipts.
 _SCRIPTS: Final = {
     1: _PUT_ASIDE_VERSION_1 + _READER_GROUPS + _SINKS + _TAKE_OVER_VERSION_1 + _FROM_VERSION_3,
-    2: _TAKE_OVER_VERSION_2 + _FROM_VERSION_3 + _INCARNATIONS,
-    3: _FROM_VERSION_3 + _INCARNATIONS,
-    4: _QUEUE_PARTS + _BIRTHS + _INCARNATIONS,
-    5: _BIRTHS + _INCARNATIONS,
-    6: _INCARNATIONS,
-    7: "",
+    2: _TAKE_OVER_VERSION_2 + _FROM_VERSION_3 + _INCARNATIONS + _LAPSES,
+    3: _FROM_VERSION_3 + _INCARNATIONS + _LAPSES,
+    4: _QUEUE_PARTS + _BIRTHS + _INCARNATIONS + _LAPSES,
+    5: _BIRTHS + _INCARNATIONS + _LAPSES,
+    6: _INCARNATIONS + _LAPSES,
+    7: _LAPSES,
 }
 TAKE_OVER: Final = {
     version: "BEGIN IMMEDIATE; " + script + _RECEIPTS + _NEWEST + "COMMIT;"

@@ -50,7 +50,7 @@ class VhostReaders:
         host.parts_finder = self.groups.parts_of
         host.parts_taker = self._follow
         vhost.deletion_watchers.append(self._on_deleted)
-        vhost.take_over_watchers.append(self.groups.take_over)
+        vhost.take_over_watchers.append(self._on_take_over)
         vhost.discard_watchers.append(self._on_discarded)
 
     def recover(self, definition: PutReaderGroup, members: list[PutGroupMember]) -> None:
@@ -76,6 +76,7 @@ class VhostReaders:
                 member.reserved,
                 member.is_ended,
                 self._vhost.queues_by_id.get(member.queue_id),
+                member.has_lapsed,
             )
         group.is_followed = len(members) > 0 and len(group.ordered()) == 0
 
@@ -106,20 +107,21 @@ class VhostReaders:
         for queue_id in left:
             changes.append(DeleteGroupMember(self._vhost.name, group.name, queue_id))
         members = [
-            (member, member.acked_durable, member.reserved)
+            (member, member.acked_durable, member.reserved, member.has_lapsed)
             for member in group.members.values()
             if not member.is_stored
         ]
-        for member, _, _ in members:
+        for member, _, _, _ in members:
             changes.append(self._definition(member))
 
         def on_stored(ok: bool) -> None:
             if ok:
                 group.stored_epoch = max(group.stored_epoch, epoch)
                 group.left.difference_update(left)
-                for member, acked, reserved in members:
+                for member, acked, reserved, has_lapsed in members:
                     member.stored_acked = acked
                     member.stored_reserved = reserved
+                    member.stored_lapse = has_lapsed
             done(ok)
 
         self._vhost.commit_with(changes, _when_acks_durable(group, on_stored))
@@ -135,6 +137,7 @@ class VhostReaders:
             member.reserved,
             member.is_ended,
             member.incarnation,
+            member.has_lapsed,
         )
 
     # -- what happens to queues --------------------------------------------------------------------
@@ -158,6 +161,14 @@ class VhostReaders:
                 self._store(group, _ignore)
                 is_new = True
         return is_new
+
+    def _on_take_over(self, queue: Queue, is_complete: bool) -> None:
+        self.groups.take_over(queue, is_complete)
+        for group in self.groups.by_name.values():
+            member = group.members.get(queue.id)
+            if member is not None and member.has_lapsed and not member.stored_lapse:
+                # A start must not take the range for complete.
+                self._store(group, _ignore)
 
     def _on_deleted(self, queue: Queue, message_count: int, now_ms: int) -> None:
         ended = self.groups.on_queue_deleted(queue, message_count, now_ms)
@@ -213,7 +224,10 @@ class _Copies(ConfirmWaiter):
 
 
 def _ignore(_ok: bool) -> None:
-    """Ignore whether parts in copies are stored: the mark of the mirror waits for their batch."""
+    """Ignore whether parts are stored.
+
+    For those in copies the mark of the mirror waits, and other changes come with later ones.
+    """
 
 
 def _when_acks_durable(

@@ -191,13 +191,15 @@ def promote(
 
     Refused to all but the `successor` on the `reachable` nodes. The other copies stay in sync: no
     message is confirmed without them until the new master records otherwise. `first_seq`: the first
-    sequence number of the new epoch; refused if the last epoch began above it.
+    sequence number of the new epoch; refused if the last epoch began above it. A copy that force
+    takes for complete (`forget_node`) stays UNSYNCED: it may lack messages.
     """
     member = successor(group, reachable)
     if not group.is_down or member is None or member.id != candidate:
         return None
     sync = (*_others(group.sync, candidate.node), member.copy)
-    return _crowned(group, candidate, first_seq, sync, PROMOTED)
+    reason = UNSYNCED if group.reason == UNSYNCED else PROMOTED
+    return _crowned(group, candidate, first_seq, sync, reason)
 
 
 def promote_unsafe(

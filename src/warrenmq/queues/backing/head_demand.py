@@ -32,8 +32,8 @@ class HeadDemand:
         self.waiters: list[Callable[[int], None]] = []
         # Callbacks of polling reader groups, each called once when messages become ready.
         self.ready_watchers: list[Callable[[], None]] = []
-        # A reader group takes back after a start what it had reserved.
-        self.is_restoring: bool = False
+        # Reader groups that take back what they had reserved before a start or another master.
+        self.restoring_count: i64 = 0
         # Returns of messages that take several turns, and are not complete.
         self.return_count: i64 = 0
         # Shuts when another node may have become the master, or the queue is paused;
@@ -45,6 +45,11 @@ class HeadDemand:
         self.wanted_ms: i64 = -GET_DEMAND_MS
         # When the queue last had its share of a turn.
         self.now_ms: i64 = 0
+
+    @property
+    def is_restoring(self) -> bool:
+        """Whether a reader group takes back what it had reserved: the head may be part of it."""
+        return self.restoring_count > 0
 
     @property
     def awaits_older(self) -> bool:

@@ -16,7 +16,8 @@ seq ids, which ascend and neither touch nor overlap.
     SETTLED       level u8, reason u8, runs    gone (`queues/leave_reason.py`), published before or
                                                not
     RETURN_COUNT  count u32, (seq i64, returns u32) * count    of a quorum queue: it has one level
-    READERS       count u32, (group name, epoch i64, pattern text, acked i64, reserved i64) * count
+    READERS       count u32, (group name, epoch i64, pattern text, acked i64, reserved i64,
+                  has lapsed u8) * count
                   the parts of all reader groups in the queue; any other part is gone
     RECEIVED      level u8, sink text, first seq i64, count u32, (position i64, published) * count
                   PUBLISH of messages of a sink, with their positions there
@@ -162,6 +163,7 @@ def write_readers(out: BytesWriter, parts: list[ReaderPart]) -> None:
         write_text(out, part.pattern.encode())
         write_i64_be(out, part.acked)
         write_i64_be(out, part.reserved)
+        out.append(1 if part.has_lapsed else 0)
 
 
 def write_receipts(out: BytesWriter, books: list[SinkReceipts]) -> None:
@@ -230,9 +232,10 @@ def read_readers(reader: RecordReader) -> list[ReaderPart]:
             raise MalformedRecordError("the pattern of a reader group is no text") from None
         acked = reader.integer()
         reserved = reader.integer()
-        if epoch < 0 or acked < 0 or reserved < acked or reserved >= SEQ_END:
+        has_lapsed = reader.octet()
+        if has_lapsed > 1 or epoch < 0 or acked < 0 or reserved < acked or reserved >= SEQ_END:
             raise MalformedRecordError("the part of a reader group is out of range")
-        parts.append(ReaderPart(group, epoch, pattern, acked, reserved))
+        parts.append(ReaderPart(group, epoch, pattern, acked, reserved, has_lapsed == 1))
         left -= 1
     return parts
 

@@ -41,6 +41,7 @@ from warrenmq.queues.backing.paging import journal_missing
 from warrenmq.queues.entry import ALPHA, GAMMA, Entry
 from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.queue import Queue
+from warrenmq.queues.reader_part import ReaderPart
 from warrenmq.queues.readers.group_error import (
     GroupError,
     acked_text,
@@ -50,6 +51,7 @@ from warrenmq.queues.readers.group_error import (
     moved_error,
 )
 from warrenmq.queues.readers.reservation import ENOUGH, EVERYTHING, LOADING, MORE, Reservation
+from warrenmq.queues.readers.sliced_turns import SlicedTurns
 from warrenmq.store.index.content_load import RECORD_OVERHEAD_BYTES
 from warrenmq.store.model.message import NOT_JOURNALED
 from warrenmq.vocabulary.error_codes import DATA_LOSS, PRECONDITION
@@ -82,8 +84,10 @@ class GroupMember:
         self.queue: Queue | None = None
         # The queue is a copy whose master is another node, which serves the group.
         self.is_copy: bool = False
-        # The queue goes on from a copy that may lack messages.
+        # The queue goes on from a copy that may lack messages, and nobody has accepted that yet.
         self.has_lapsed: bool = False
+        # `has_lapsed` of the definition on disk.
+        self.stored_lapse: bool = False
         # The queue was deleted when it had nothing left to read, so nothing is lost.
         self.is_ended: bool = False
         self.acked: i64 = acked
@@ -106,6 +110,12 @@ class GroupMember:
         self.is_attaching: bool = False
         # Callbacks that wait for the end of `is_attaching`.
         self.attach_watchers: list[Callable[[], None]] = []
+        # Everything of the range below it is reserved again.
+        self._attach_next: i64 = 0
+        # Counts the calls of `attach`: a load of an earlier one brings nothing.
+        self._attach_number: i64 = 0
+        # The turns in which `attach` goes on; None: none was needed so far.
+        self._attach_turns: SlicedTurns | None = None
         # The load that brings messages from disk, for a reserve or for `attach`.
         self._load: RangeLoad | None = None
 
@@ -130,7 +140,11 @@ class GroupMember:
     @property
     def is_stored(self) -> bool:
         """Whether the definition on disk is up to date, as far as the durable acks allow."""
-        return self.stored_acked == self.acked_durable and self.stored_reserved == self.reserved
+        return (
+            self.stored_acked == self.acked_durable
+            and self.stored_reserved == self.reserved
+            and self.stored_lapse == self.has_lapsed
+        )
 
     # -- the calls, in the order a reader makes them -----------------------------------------------
 
@@ -420,8 +434,9 @@ class GroupMember:
     def attach(self, queue: Queue) -> None:
         """Reserve the live messages of [acked, reserved) again, before the queue delivers any.
 
-        Called in recovery, and when a copy has become the master. Messages that are on disk only
-        are read first; meanwhile `is_attaching` is set and the queue delivers nothing.
+        Called in recovery, and when a copy has become the master. A large range takes several
+        turns, and messages that are on disk only are read first. Meanwhile `is_attaching` is set,
+        and the queue neither delivers nor drops anything.
         """
         self.queue = queue
         self.is_copy = False
@@ -431,28 +446,60 @@ class GroupMember:
         # below `reserved`.
         if queue.ledger.next_seq < reserved:
             queue.ledger.next_seq = reserved
-        self._attach_rest(queue, self.acked)
+        self._attach_number += 1
+        self._attach_next = self.acked
+        self._go_on_attaching(queue)
 
-    def _attach_rest(self, queue: Queue, next_seq: i64) -> None:
-        while next_seq < self.reserved:
-            if queue.backing.ready.is_on_disk(next_seq):
-                self.is_attaching = True
-                queue.demand.is_restoring = True
-                self._load_rest(queue, next_seq)
-                return
-            ready = queue.backing.peek(next_seq, GROUP_SLICE_MESSAGES, EVERYTHING)
-            count: i64 = 0
-            for entry in ready:
-                if entry.seq < self.reserved:
-                    count += 1
-            if count == 0:
+    def _go_on_attaching(self, queue: Queue) -> None:
+        """Reserve a slice of the range now; further ones follow in later turns, or behind a load."""
+        if self._attach_slice() > 0:
+            self._begin_attaching(queue)
+            if self._attach_turns is None:
+                self._attach_turns = SlicedTurns(queue.backing.host, self._attach_slice)
+            self._attach_turns.ask_for_turn()
+
+    def _attach_slice(self) -> i64:
+        """Reserve at most GROUP_SLICE_MESSAGES of the range again.
+
+        Returns how many, if more are to follow; 0: the range is complete, or the member detached,
+        or a load brings the next ones.
+        """
+        queue = self.queue
+        if queue is None:
+            return 0
+        count: i64 = 0
+        while self._attach_next < self.reserved:
+            if count >= GROUP_SLICE_MESSAGES:
+                return count
+            if queue.backing.ready.is_on_disk(self._attach_next):
+                self._begin_attaching(queue)
+                self._load_rest(queue)
+                return 0
+            found = self._count_ready(queue, GROUP_SLICE_MESSAGES - count)
+            if found == 0:
                 break
-            taken = queue.backing.reserve(next_seq, count, EVERYTHING)
+            taken = queue.backing.reserve(self._attach_next, found, EVERYTHING)
             self.reserved_entries.extend(taken)
-            next_seq = taken[-1].seq + 1
+            self._attach_next = taken[-1].seq + 1
+            count += found
         if self.is_attaching:
             queue.resume_deliveries()
             self._end_attaching()
+        return 0
+
+    def _count_ready(self, queue: Queue, most: i64) -> i64:
+        """How many of the next `most` messages in memory belong to the range."""
+        count: i64 = 0
+        for entry in queue.backing.peek(self._attach_next, most, EVERYTHING):
+            if entry.seq >= self.reserved:
+                break
+            count += 1
+        return count
+
+    def _begin_attaching(self, queue: Queue) -> None:
+        if not self.is_attaching:
+            self.is_attaching = True
+            queue.demand.restoring_count += 1
 
     def _end_attaching(self) -> None:
         self.is_attaching = False
@@ -460,22 +507,25 @@ class GroupMember:
         for watcher in watchers:
             watcher()
 
-    def _load_rest(self, queue: Queue, next_seq: i64) -> None:
+    def _load_rest(self, queue: Queue) -> None:
+        number = self._attach_number
+
         def on_range(entries: list[Entry]) -> None:
-            if self.queue is not queue:
+            if self.queue is None or self._attach_number != number:
                 # Detached meanwhile; the load is stale and has taken nothing.
                 return
             self._load = None
             self._keep_loaded(queue, entries)
             if len(entries) > 0:
-                self._attach_rest(queue, entries[-1].seq + 1)
+                self._attach_next = entries[-1].seq + 1
             else:
-                # Delta has nothing alive from `next_seq` on.
-                self._attach_rest(queue, max(next_seq, queue.backing.ready.delta.end))
+                # Delta has nothing alive from there on.
+                self._attach_next = max(self._attach_next, queue.backing.ready.delta.end)
+            self._go_on_attaching(queue)
 
         backing = queue.backing
         end, size, most = self.reserved, backing.host.load_bytes, GROUP_SLICE_MESSAGES
-        self._load = load = RangeLoad(backing, next_seq, end, most, size, True, on_range)
+        self._load = load = RangeLoad(backing, self._attach_next, end, most, size, True, on_range)
         backing.loader.submit(load)
 
     def detach(self, now_ms: i64) -> None:
@@ -489,16 +539,19 @@ class GroupMember:
         self.reserved_entries = []
         if self.is_attaching:
             if queue is not None:
-                queue.demand.is_restoring = False
+                queue.demand.restoring_count -= 1
             self._end_attaching()
 
-    def follow(self, acked: i64, reserved: i64) -> None:
+    def follow(self, part: ReaderPart) -> None:
         """Stand where the master of the queue, of which this is a copy, says that the group does.
 
         Another master may have said more: what only that one knew counts no more.
         """
+        acked = part.acked
+        self.is_copy = True
         self.acked = acked
-        self.reserved = reserved
+        self.reserved = part.reserved
+        self.has_lapsed = part.has_lapsed
         self.acked_durable = min(self.acked_durable, acked)
         self.acked_at_copies = min(self.acked_at_copies, acked)
 
@@ -506,13 +559,12 @@ class GroupMember:
         """Serve the group, as the copy `queue` has become the master.
 
         Unless the copy `is_complete`, the group has lost messages: calls are refused until an
-        opener accepts that.
+        opener accepts that, also by further masters.
         """
-        if is_complete:
+        self.is_copy = False
+        self.has_lapsed = self.has_lapsed or not is_complete
+        if not self.has_lapsed:
             self.attach(queue)
-        else:
-            self.is_copy = False
-            self.has_lapsed = True
 
     def end(self) -> None:
         """Note that the queue is about to be deleted with nothing left to read: no loss."""

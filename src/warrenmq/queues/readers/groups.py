@@ -159,9 +159,8 @@ class ReaderGroup:
         member = self.members.get(queue.id)
         if member is None:
             member = self._add(queue, part.acked, part.reserved)
-            member.is_copy = True
             queue.backing.journals_transient = True
-        member.follow(part.acked, part.reserved)
+        member.follow(part)
 
     def _add(self, queue: Queue, acked: i64, reserved: i64) -> GroupMember:
         member = GroupMember(self.name, queue.name, queue.id, queue.incarnation, acked, reserved)
@@ -178,6 +177,7 @@ class ReaderGroup:
         reserved: i64,
         is_ended: bool,
         queue: Queue | None,
+        has_lapsed: bool = False,
     ) -> None:
         """Restore a member from its definition; `queue`: None when it is gone.
 
@@ -193,11 +193,12 @@ class ReaderGroup:
         member.stored_acked = acked
         member.stored_reserved = reserved
         member.is_ended = is_ended
+        member.has_lapsed = member.stored_lapse = has_lapsed
         self.members[queue_id] = member
         if queue is not None and queue.is_hidden:
             member.is_copy = True
             queue.backing.journals_transient = True
-        elif queue is not None:
+        elif queue is not None and not has_lapsed:
             member.attach(queue)
 
     def leave(self, member: GroupMember, now_ms: i64) -> None:
@@ -391,6 +392,9 @@ class ReaderGroups:
                     member.end()
                     ended.append(member)
                 member.detach(now_ms)
+            elif member is not None and member.has_lapsed:
+                # It has let go of the queue already.
+                member.is_copy = queue.is_hidden
         return ended
 
     # -- copies of mirrored queues -----------------------------------------------------------------
@@ -400,10 +404,15 @@ class ReaderGroups:
         parts: list[ReaderPart] = []
         for group in self.by_name.values():
             member = group.members.get(ledger.queue_id)
-            if member is not None and not member.is_copy and not member.has_lapsed:
+            if member is not None and not member.is_copy:
                 parts.append(
                     ReaderPart(
-                        group.name, group.epoch, group.pattern, member.acked, member.reserved
+                        group.name,
+                        group.epoch,
+                        group.pattern,
+                        member.acked,
+                        member.reserved,
+                        member.has_lapsed,
                     )
                 )
         return parts

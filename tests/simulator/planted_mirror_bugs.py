@@ -239,7 +239,12 @@ PLANTED: dict[str, Planted] = {
         history(
             3,
             policy("", 2),
-            [step("stage", 1, 0, 9), *[step("wait", 50)] * 12, step("stage", 1, 0, 9)],
+            [
+                step("stage", 1, 0, 9),
+                *(Step("wait", (100,), seed) for seed in range(12)),
+                step("stage", 1, 0, 9),
+                *(Step("wait", (100,), seed) for seed in range(12)),
+            ],
         ),
     ),
     "a mirror that has heard less": Planted(

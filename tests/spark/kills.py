@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,7 +91,9 @@ class Publisher(threading.Thread):
 class Application:
     """A running Spark program, `module`, in its own process group."""
 
-    def __init__(self, module: str, uri: str, directory: Path, *arguments: str) -> None:
+    def __init__(
+        self, module: str, uri: str, queues: Sequence[str], directory: Path, *arguments: str
+    ) -> None:
         self.log_path = directory / "app.log"
         with self.log_path.open("a") as log:
             self.process = subprocess.Popen(
@@ -100,7 +102,7 @@ class Application:
                     "-m",
                     module,
                     uri,
-                    ",".join(QUEUES),
+                    ",".join(queues),
                     str(directory),
                     *arguments,
                 ],
@@ -143,6 +145,7 @@ class Run:
     """One run in its own directory."""
 
     module = "tests.spark.stream_app"
+    queues: Sequence[str] = QUEUES
 
     def __init__(self, seed: int, directory: Path) -> None:
         self.seed = seed
@@ -181,11 +184,7 @@ class Run:
 
     def kill_one(self, kind: str) -> None:
         """Kill a process of `kind` at a random moment after a new batch was planned."""
-        if self.app is None:
-            self.app = Application(self.module, self.broker.uri, self.directory)
-        before = self.count_batches()
-        self.wait_for(lambda: self.count_batches() > before)
-        time.sleep(self.chance.uniform(0, 0.7))
+        self.await_batch()
         if kind == BROKER:
             self.broker.kill()
             time.sleep(self.chance.uniform(0, 0.5))
@@ -194,6 +193,14 @@ class Run:
             self.end_app()
         else:
             self.kill_python(WORKER_COMMAND if kind == WORKER else SOURCE_COMMAND)
+
+    def await_batch(self) -> None:
+        """Return at a random moment after a new batch was planned; starts the program."""
+        if self.app is None:
+            self.app = Application(self.module, self.broker.uri, self.queues, self.directory)
+        before = self.count_batches()
+        self.wait_for(lambda: self.count_batches() > before)
+        time.sleep(self.chance.uniform(0, 0.7))
 
     def kill_python(self, command: str) -> None:
         """Kill a random Python process of the application with `command` in its command line."""
@@ -219,7 +226,7 @@ class Run:
 
     def drain(self) -> None:
         """Do an availableNow run to its end."""
-        self.app = Application(self.module, self.broker.uri, self.directory, "once")
+        self.app = Application(self.module, self.broker.uri, self.queues, self.directory, "once")
         try:
             status = self.app.process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:

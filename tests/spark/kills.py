@@ -9,6 +9,7 @@ message once. The seed repeats a run, except for the machine's timing.
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -56,11 +57,15 @@ class RunResult:
 
 
 class Publisher(threading.Thread):
-    """Publishes numbered messages with confirms until stopped; retries while the broker is away."""
+    """Publishes numbered messages with confirms until stopped, through one of `uris` at a time.
 
-    def __init__(self, uri: str, chance: random.Random) -> None:
+    It goes on through the next one when that is away.
+    """
+
+    def __init__(self, uris: Sequence[str], queues: Sequence[str], chance: random.Random) -> None:
         super().__init__()
-        self.uri = uri
+        self.uris = itertools.cycle(uris)
+        self.queues = queues
         self.chance = chance
         self.is_stopping = threading.Event()
         self.confirmed: set[str] = set()
@@ -70,7 +75,7 @@ class Publisher(threading.Thread):
         number = 0
         while not self.is_stopping.is_set():
             try:
-                with pika.BlockingConnection(pika.URLParameters(self.uri)) as connection:
+                with pika.BlockingConnection(pika.URLParameters(next(self.uris))) as connection:
                     channel = connection.channel()
                     channel.confirm_delivery()
                     while not self.is_stopping.is_set():
@@ -81,7 +86,7 @@ class Publisher(threading.Thread):
                             self.chance.choices(SIZES, (60, 30, 9, 1))[0], b"."
                         )
                         properties = pika.BasicProperties(delivery_mode=2, message_id=name)
-                        channel.basic_publish("", self.chance.choice(QUEUES), body, properties)
+                        channel.basic_publish("", self.chance.choice(self.queues), body, properties)
                         self.confirmed.add(name)
                         time.sleep(0.004)
             except (pika.exceptions.AMQPError, OSError):
@@ -165,7 +170,7 @@ class Run:
         with pika.BlockingConnection(pika.URLParameters(self.broker.uri)) as connection:
             for queue in QUEUES:
                 connection.channel().queue_declare(queue, durable=True)
-        publisher = Publisher(self.broker.uri, random.Random(self.seed))
+        publisher = Publisher([self.broker.uri], self.queues, random.Random(self.seed))
         publisher.start()
         try:
             for kind in kills:

@@ -51,11 +51,7 @@ class ClusterSinkRun(SinkRun):
     def execute_with(self, disturbances: list[str]) -> RunResult:
         """Do the run; KillsError when a row is missing or duplicated, or when the run stalls."""
         self.chance.shuffle(disturbances)
-        for queue, policy in POLICIES.items():
-            done = self.cluster.nodes[0].ctl(
-                "set_policy", "--apply-to", "queues", queue, f"^{queue}$", policy
-            )
-            assert done.code == 0, done
+        self.set_policies(self.cluster)
         with channels(self.cluster.nodes) as opened:
             for queue, channel in zip(self.queues, opened, strict=True):
                 channel.queue_declare(queue, durable=True)
@@ -70,6 +66,15 @@ class ClusterSinkRun(SinkRun):
         finally:
             self.end_app()
         return RunResult(self.seed, disturbances, messages, self.count_batches())
+
+    @staticmethod
+    def set_policies(cluster: ClusterNodes) -> None:
+        """Let the queues of POLICIES be mirrored."""
+        for queue, policy in POLICIES.items():
+            done = cluster.nodes[0].ctl(
+                "set_policy", "--apply-to", "queues", queue, f"^{queue}$", policy
+            )
+            assert done.code == 0, done
 
     def disturb(self, kind: str) -> None:
         """Do one disturbance; all nodes run again when it returns."""

@@ -75,7 +75,7 @@ class _Stager:
 
 
 class SinkWriter:
-    """The sink `name`, which writes through the node `member` of `world`, with copies at `other`."""
+    """The sink `name`, which writes through the node `member` of `world`; `other` has copies."""
 
     def __init__(self, world: World, name: str, member: Member, other: Member) -> None:
         self._world = world

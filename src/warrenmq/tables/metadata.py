@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from warrenmq.broker.definitions.metadata import Definitions
 from warrenmq.offline.data_directory import DataDirectory
 from warrenmq.tables.columns import table_as_json
 from warrenmq.vocabulary.names import name_text
@@ -61,6 +62,13 @@ def metadata_rows(data: DataDirectory, vhost: str | None) -> list[dict[str, Any]
             "is_ended": member.is_ended,
         }
         rows.append(_row("reader_group_member", member.vhost, member.group, reached))
+    rows.extend(_sink_rows(definitions))
+    return [row for row in rows if vhost is None or row["vhost"] in (None, vhost)]
+
+
+def _sink_rows(definitions: Definitions) -> list[dict[str, Any]]:
+    """The rows of sinks, stages and books of receipts."""
+    rows: list[dict[str, Any]] = []
     for sink in definitions.sinks:
         committed = {"batch": sink.batch, "stages": sink.stages}
         rows.append(_row("sink", sink.vhost, sink.name, committed))
@@ -80,7 +88,7 @@ def metadata_rows(data: DataDirectory, vhost: str | None) -> list[dict[str, Any]
             "runs": book.runs,
         }
         rows.append(_row("receipts", book.vhost, book.sink, received))
-    return [row for row in rows if vhost is None or row["vhost"] in (None, vhost)]
+    return rows
 
 
 def _row(kind: str, vhost: bytes | None, name: bytes, attributes: dict[str, Any]) -> dict[str, Any]:

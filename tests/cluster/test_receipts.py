@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
 from warrenmq.broker.vhost.remote.slice_carrier import Delivery
-from warrenmq.broker.vhost.sinks.receipts import Receipts, TakeWaiter
+from warrenmq.broker.vhost.sinks.receipt_waits import TakeWaiter
+from warrenmq.broker.vhost.sinks.receipts import Receipts
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.receipts import POSITIONS_MAX
 from warrenmq.store.model.message import Message

@@ -73,6 +73,14 @@ def metadata_rows(data: DataDirectory, vhost: str | None) -> list[dict[str, Any]
             "messages": stage.message_count,
         }
         rows.append(_row("stage", stage.vhost, stage.sink, staged))
+    for book in definitions.receipts:
+        received = {
+            "id": book.id,
+            "queue_id": book.queue_id,
+            "floor": book.floor,
+            "runs": book.runs,
+        }
+        rows.append(_row("receipts", book.vhost, book.sink, received))
     return [row for row in rows if vhost is None or row["vhost"] in (None, vhost)]
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.queues.mirror.test_copies import open_copy
 from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
 from warrenmq.broker.vhost.remote.slice_carrier import Delivery
-from warrenmq.broker.vhost.sinks.receipts import TakeWaiter
+from warrenmq.broker.vhost.sinks.receipt_waits import TakeWaiter
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.mirror.applier import MirrorApplier

@@ -15,7 +15,7 @@ import msgspec
 
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.vhost.remote.slice_carrier import Delivery, SliceCarrier, SliceWaiter
-from warrenmq.broker.vhost.sinks.receipts import TakeWaiter
+from warrenmq.broker.vhost.sinks.receipt_waits import TakeWaiter
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.cluster.decision_store import ClusterClock
 from warrenmq.cluster.links.node_calls import NodeCalls

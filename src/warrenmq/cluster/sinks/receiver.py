@@ -8,7 +8,7 @@ import msgspec
 
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.vhost.remote.slice_carrier import Delivery
-from warrenmq.broker.vhost.sinks.receipts import TakeWaiter
+from warrenmq.broker.vhost.sinks.receipt_waits import TakeWaiter
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.cluster.links.node_calls import Answerer
 from warrenmq.cluster.sinks import calls

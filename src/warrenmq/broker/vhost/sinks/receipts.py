@@ -12,22 +12,26 @@ journal has to keep any more.
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import Final
 
-from mypy_extensions import i64, mypyc_attr
+from mypy_extensions import i64
 
 from warrenmq.broker.definitions.metadata import Change, DeleteReceipts, PutReceipts
 from warrenmq.broker.vhost.arrival import arrive
 from warrenmq.broker.vhost.queues import VhostQueues
 from warrenmq.broker.vhost.remote.slice_carrier import Delivery
 from warrenmq.broker.vhost.sinks.receipt_book import ReceiptBook
+from warrenmq.broker.vhost.sinks.receipt_waits import (
+    GatheredReceipts,
+    TakenSlice,
+    TakeWaiter,
+    UnpinnedFiles,
+)
 from warrenmq.broker.vhost.sinks.staged_routes import inspect
 from warrenmq.queues.confirm_source import ConfirmSource
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.receipts import LACKING, POSITIONS_MAX, WHOLE, ReceiptHost, SinkReceipts
-from warrenmq.store.journal.confirm_run import ConfirmParty, ConfirmRun, ConfirmWaiter
-from warrenmq.store.journal.journal import Journal
 from warrenmq.store.model.message import JournalFile, Message, MovedMessage, QueueLedger
 from warrenmq.store.model.runs import Runs, contains, merge_runs, subtract
 
@@ -35,15 +39,6 @@ from warrenmq.store.model.runs import Runs, contains, merge_runs, subtract
 _PINNED_MAX: Final = 8192
 # The plain queues of the node, as the queue of a book.
 PLAIN: Final = 0
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class TakeWaiter:
-    """Waits until messages that came are here for good."""
-
-    def on_taken(self, failure: str) -> None:
-        """All are durable, on all copies in sync too; `failure`: why not all, "" if they are."""
-        raise RuntimeError("abstract")
 
 
 class Receipts(ReceiptHost):
@@ -56,7 +51,7 @@ class Receipts(ReceiptHost):
         self._by_id: dict[int, ReceiptBook] = {}
         # Positions below these are in all of their queues, by the key of the sink.
         self._floors: dict[bytes, int] = {}
-        self._gathering: _Gathered | None = None
+        self._gathering: GatheredReceipts | None = None
         vhost.host.receipts = self
         vhost.deletion_watchers.append(self._on_deleted)
         vhost.discard_watchers.append(self._drop_queue)
@@ -111,7 +106,7 @@ class Receipts(ReceiptHost):
                 assert isinstance(queue, Queue)
                 if queue.confirm_source is not None and not queue.confirm_source.refuses():
                     sources[queue.confirm_source] = None
-        _Taken(self.vhost.journal, list(sources), waiter, failure).watch()
+        TakenSlice(self.vhost.journal, list(sources), waiter, failure).watch()
         self.vhost.node.wake()
 
     def _publish(
@@ -171,12 +166,12 @@ class Receipts(ReceiptHost):
         book.pending[position] = moved
         gathered = self._gathering
         if gathered is None or gathered.is_sealed():
-            gathered = _Gathered(self, self.vhost.journal)
+            gathered = GatheredReceipts(self.vhost.journal, self._on_durable)
             self._gathering = gathered
             gathered.watch()
         gathered.expected.append((book, position))
 
-    def on_durable(self, expected: list[tuple[ReceiptBook, i64]]) -> None:
+    def _on_durable(self, expected: list[tuple[ReceiptBook, i64]]) -> None:
         """Note that messages are durable."""
         moves = self.vhost.journal.moves
         lone: dict[ReceiptBook, None] = {}
@@ -202,7 +197,7 @@ class Receipts(ReceiptHost):
 
     def _store(self, book: ReceiptBook) -> None:
         """Store the row of a book; no MOVE of it is durable before."""
-        stored = _Unpinned(self.vhost.journal, book.list_moved())
+        stored = UnpinnedFiles(self.vhost.journal, book.list_moved())
         ends: list[int] = []
         for first, last in book.listed:
             ends.append(first)
@@ -236,7 +231,7 @@ class Receipts(ReceiptHost):
         if len(books) == 0:
             del self._books[book.sink]
         del self._by_id[book.id]
-        stored = _Unpinned(self.vhost.journal, book.list_moved())
+        stored = UnpinnedFiles(self.vhost.journal, book.list_moved())
         change: Change = DeleteReceipts(self.vhost.name, book.id)
         change_set = self.vhost.store_changes([change], True, is_patient=True)
         change_set.callbacks.append(stored.on_stored)
@@ -418,82 +413,3 @@ def _subtract(runs: Runs, others: Runs, floor: i64) -> Runs:
         if last >= floor:
             left.extend(subtract(max(first, floor), last, others))
     return left
-
-
-@final
-class _Gathered:
-    """The messages with receipts in a batch of the journal; a class for the reason in `MoveSlice`.
-
-    After a failure the next batch has their MOVEs.
-    """
-
-    def __init__(self, receipts: Receipts, journal: Journal) -> None:
-        self.expected: list[tuple[ReceiptBook, i64]] = []
-        self._receipts: Receipts = receipts
-        self._journal: Journal = journal
-        self._batch: ConfirmParty | None = None
-
-    def is_sealed(self) -> bool:
-        """Whether the journal gathers another batch by now."""
-        return self._batch is not self._journal.batch
-
-    def watch(self) -> None:
-        """Wait for the batch that gathers."""
-        self._batch = self._journal.batch
-        self._journal.when_durable(self.on_batch)
-
-    def on_batch(self, ok: bool, _now_ms: int) -> None:
-        """The batch is written, or has failed."""
-        if ok:
-            self._receipts.on_durable(self.expected)
-        else:
-            self.watch()
-
-
-@final
-class _Unpinned:
-    """Files of the journal that a row of the definitions makes needless."""
-
-    def __init__(self, journal: Journal, files: list[JournalFile]) -> None:
-        self._journal: Journal = journal
-        self._files: list[JournalFile] = files
-
-    def on_stored(self, _ok: bool, _now_ms: int) -> None:
-        """The row is stored."""
-        for file in self._files:
-            self._journal.moves.settled(file)
-
-
-@final
-class _Taken(ConfirmWaiter):
-    """Messages that came together; they wait for the journal and for copies of mirrored queues."""
-
-    def __init__(
-        self, journal: Journal, sources: list[ConfirmSource], waiter: TakeWaiter, failure: str
-    ) -> None:
-        self._journal: Journal = journal
-        self._waiter: TakeWaiter = waiter
-        self._failure: str = failure
-        # This node's journal is a party of its own.
-        self._run: ConfirmRun = ConfirmRun(self, 0, 1 + len(sources))
-        for source in sources:
-            source.party().runs.append(self._run)
-
-    def watch(self) -> None:
-        """Wait for the journal, which has got all of the messages."""
-        self._journal.when_durable(self.on_batch)
-
-    def on_batch(self, ok: bool, _now_ms: int) -> None:
-        """Count the journal as done; after a failure the next batch has the MOVEs again."""
-        if not ok:
-            self.watch()
-            return
-        self._run.parties_left -= 1
-        if self._run.parties_left == 0:
-            self.on_decided(self._run)
-
-    def on_decided(self, run: ConfirmRun) -> None:
-        failure = self._failure
-        if not run.ok:
-            failure = failure or "the copies of a mirrored queue have not confirmed the messages"
-        self._waiter.on_taken(failure)

@@ -14,6 +14,8 @@ from simulator.simulated.node import Limits
 from tests.simulator.holding import hold
 from tests.simulator.planted_mirror_bugs import PLANTED, history, policy, publish, step
 from tests.simulator.planted_reader_bugs import PLANTED as PLANTED_IN_READERS
+from tests.simulator.planted_sink_bugs import PLANTED as PLANTED_IN_SINKS
+from tests.simulator.planted_sink_bugs import move_on
 from tests.support.explored import explored_seeds
 from tests.support.skips import has_no_meaning
 from warrenmq.build import build_name
@@ -21,8 +23,9 @@ from warrenmq.cluster.decisions.placement import CLIENT_LOCAL, MIN_MASTERS, RAND
 
 FIXED_SEEDS = 3
 EXPLORED_SEEDS = 2
-# Histories within which each bug of reader groups must be found.
+# Histories within which each bug of readers and sinks must be found.
 PLANTED_SEEDS = 100
+PLANTED_IN_PROGRAMS = PLANTED_IN_READERS | PLANTED_IN_SINKS
 
 
 def test_the_fixed_seeds_hold() -> None:
@@ -227,11 +230,11 @@ def test_a_copy_skips_no_seq_ids() -> None:
 
 
 @has_no_meaning(build_name() == "compiled", "replaces methods of the engine")
-@pytest.mark.parametrize("name", PLANTED_IN_READERS)
-def test_a_bug_of_reader_groups_and_kinds_of_queues_is_found(
+@pytest.mark.parametrize("name", PLANTED_IN_PROGRAMS)
+def test_a_bug_of_readers_sinks_and_kinds_of_queues_is_found(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planted = PLANTED_IN_READERS[name]
+    planted = PLANTED_IN_PROGRAMS[name]
     with monkeypatch.context() as patch:
         planted.plant(patch)
         for seed in range(planted.seed, planted.seed + PLANTED_SEEDS):
@@ -242,6 +245,13 @@ def test_a_bug_of_reader_groups_and_kinds_of_queues_is_found(
             pytest.fail(f"{PLANTED_SEEDS} histories with {name}, and nothing was found")
     print(f"{name}: seed {seed}, {violation}")
     assert ClusterSimulation(make_mirror_history(seed)).run() is None
+
+
+@has_no_meaning(build_name() == "compiled", "replaces methods of the engine")
+def test_movers_that_do_not_stop_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queues know what they have got (decision 036), however many nodes send it."""
+    move_on(monkeypatch)
+    hold(range(1, 1 + FIXED_SEEDS), run_mirror_seeds, mirror_story)
 
 
 @pytest.mark.parametrize("name", FAILED)

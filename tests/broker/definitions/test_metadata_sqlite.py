@@ -66,8 +66,8 @@ EVERYTHING: list[Change] = [
     PutGroupMember(b"/", b"g", 5, b"r", 1, 2, True),
     PutStage(b"/", 2, b"s", 7, 1000, 3, 1, b"\x00\x01k", ODD),
     PutSink(b"/", b"s", 7, [2, 3]),
-    PutReceipts(b"/", 8, ODD, 0, 17, [20, 20, 30, 1 << 60]),
-    PutReceipts(b"/", 9, b"s", 1 << 60, 1, []),
+    PutReceipts(b"/", 8, ODD, 0, 17, [20, 20, 30, 1 << 60], []),
+    PutReceipts(b"/", 9, b"s", 1 << 60, 1, [], [4, 5]),
 ]
 
 
@@ -163,12 +163,12 @@ def test_metadata_put_replaces_and_delete_removes(tmp_path: Path) -> None:
             DeleteStage(b"/", 2),
             PutSink(b"/", b"t", 1, [3]),
             DeleteSink(b"/", b"s"),
-            PutReceipts(b"/", 8, ODD, 0, 21, []),
+            PutReceipts(b"/", 8, ODD, 0, 21, [], []),
             DeleteReceipts(b"/", 9),
             PutVhost(b"/", 1, "new", [], "", True),
             PutVhost(b"gone", 9),
             PutQueue(b"gone", 4, b"q", True, False, b""),
-            PutReceipts(b"gone", 5, b"s", 0, 1, []),
+            PutReceipts(b"gone", 5, b"s", 0, 1, [], []),
             PutPermission(b"gone", b"guest", "", "", ""),
             PutParameter(b"gone", "policy", "p", "{}"),
             DeleteVhost(b"gone"),
@@ -203,7 +203,7 @@ def test_metadata_put_replaces_and_delete_removes(tmp_path: Path) -> None:
         PutGroupMember(b"/", b"g", 1 << 60, b"q", 18, 19, True),
         PutStage(b"/", 3, b"t", 1, 2000, 9, 0, b"", b"q"),
         PutSink(b"/", b"t", 1, [3]),
-        PutReceipts(b"/", 8, ODD, 0, 21, []),
+        PutReceipts(b"/", 8, ODD, 0, 21, [], []),
     ]
     assert listed(metadata.load()) == [attributes(change) for change in expected]
     assert metadata.load().next_vhost_id == 10
@@ -344,7 +344,7 @@ def test_metadata_of_version_7_is_brought_up_to_date(tmp_path: Path) -> None:
     connection.executescript(TO_VERSION_7)
     connection.close()
     assert loaded(path) == []
-    book = PutReceipts(b"/", 40, b"sink", 7, 3, [5, 5])
+    book = PutReceipts(b"/", 40, b"sink", 7, 3, [5, 5], [])
     metadata = SqliteMetadata(path)
     metadata.apply([book])
     assert metadata.load().next_queue_id == 41

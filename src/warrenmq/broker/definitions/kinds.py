@@ -227,7 +227,7 @@ RECEIPTS: Final = Kind(
     metadata.PutReceipts, metadata.DeleteReceipts, lambda found: found.receipts,
     Table(
         "receipts", {"vhost": bytes, "id": int},
-        {"sink": bytes, "queue_id": int, "floor": int, "runs": list[int]},
+        {"sink": bytes, "queue_id": int, "floor": int, "runs": list[int], "shared": list[int]},
     ),
     owners={VHOSTS: ("vhost",)},
 )  # fmt: skip

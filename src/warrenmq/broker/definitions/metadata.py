@@ -447,7 +447,8 @@ class PutReceipts(Change):
 
     `id` is the origin of their MOVEs. `queue_id`: the mirrored queue whose book this is; 0: it is
     that of all plain queues of the node. All positions below `floor` count as here, and those in
-    `runs`: the first and the last of each run, in turn.
+    `runs`: the first and the last of each run, in turn. So do those of the runs in `shared`, if the
+    book of the plain queues has them: the queue was one of them when they came.
     """
 
     vhost: bytes
@@ -456,6 +457,7 @@ class PutReceipts(Change):
     queue_id: i64
     floor: i64
     runs: list[int]
+    shared: list[int]
 
 
 @final

@@ -75,7 +75,7 @@ CREATE TRIGGER number_queue_parts AFTER INSERT ON queue_parts BEGIN
 _RECEIPTS: Final = """
 CREATE TABLE receipts (
     vhost BLOB NOT NULL, id INTEGER NOT NULL, sink BLOB NOT NULL, queue_id INTEGER NOT NULL, floor INTEGER NOT NULL,
-    runs TEXT NOT NULL, UNIQUE (vhost, id)) STRICT;
+    runs TEXT NOT NULL, shared TEXT NOT NULL, UNIQUE (vhost, id)) STRICT;
 CREATE TRIGGER number_receipts AFTER INSERT ON receipts BEGIN
     UPDATE numbering SET next_queue_id = max(next_queue_id, NEW.id + 1); END;
 """

@@ -119,6 +119,7 @@ class Vhost(VhostQueues):
                 self.store.forget_queue(recovered, now_ms)
             else:
                 self.store.adopt_deleted(recovered, now_ms)
+        self.receipts.restore_splits()
         for queue_id, files in replay.moved.items():
             alive = {seq: file for seq, file in files.items() if replay.is_alive(queue_id, seq)}
             is_origin = queue_id in self.staging.stages or self.receipts.has_book(queue_id)

@@ -30,6 +30,8 @@ class ReceiptBook:
         self.listed: Runs = runs
         # Positions with a durable MOVE, and the file that has it, oldest first.
         self.moved: dict[int, JournalFile] = {}
+        # Pending positions whose MOVEs have the book of the plain queues as their origin.
+        self.shared: Runs = []
         # Positions that are not durable yet. None: the message is in the MOVE of another book.
         self.pending: dict[int, MovedMessage | None] = {}
         # Files with MOVEs that nobody will look for once the row has the present floor.

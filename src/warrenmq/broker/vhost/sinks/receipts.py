@@ -33,7 +33,7 @@ from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.receipts import LACKING, POSITIONS_MAX, WHOLE, ReceiptHost, SinkReceipts
 from warrenmq.store.model.message import JournalFile, Message, MovedMessage, QueueLedger
-from warrenmq.store.model.runs import Runs, contains, merge_runs, subtract
+from warrenmq.store.model.runs import Runs, add_run, contains, merge_runs, subtract
 
 # Durable MOVEs that pin files of the journal: with more of them a book gets a new row.
 _PINNED_MAX: Final = 8192
@@ -183,6 +183,8 @@ class Receipts(ReceiptHost):
                 moves.settled(file)
         for book in lone:
             if not book.is_dropped:
+                # What waits still has a row of its own when it is durable.
+                book.shared = _among(book.shared, book.pending)
                 self._store(book)
 
     def sweep(self) -> None:
@@ -198,11 +200,15 @@ class Receipts(ReceiptHost):
     def _store(self, book: ReceiptBook) -> None:
         """Store the row of a book; no MOVE of it is durable before."""
         stored = UnpinnedFiles(self.vhost.journal, book.list_moved())
-        ends: list[int] = []
-        for first, last in book.listed:
-            ends.append(first)
-            ends.append(last)
-        row = PutReceipts(self.vhost.name, book.id, book.sink, book.queue_id, book.floor, ends)
+        row = PutReceipts(
+            self.vhost.name,
+            book.id,
+            book.sink,
+            book.queue_id,
+            book.floor,
+            _as_ends(book.listed),
+            _as_ends(book.shared),
+        )
         # Patient: files may go when the row is stored, not when the first try has failed.
         change_set = self.vhost.store_changes([row], True, is_patient=True)
         change_set.is_needed_by_records = True
@@ -260,8 +266,13 @@ class Receipts(ReceiptHost):
             shared = self._books[sink].get(PLAIN)
             if shared is None or queue.id in self._books[sink]:
                 continue
-            book = self._open(sink, queue.id, shared.floor, shared.durable_runs())
-            for position in list(shared.pending):
+            pending = list(shared.pending)
+            runs = shared.durable_runs()
+            book = ReceiptBook(self.vhost.node.next_queue_id(), sink, queue.id, shared.floor, runs)
+            book.shared = merge_runs([(position, position) for position in pending])
+            self._add(book)
+            self._store(book)
+            for position in pending:
                 self._expect(book, position, None)
 
     # -- copies of mirrored queues -----------------------------------------------------------------
@@ -370,10 +381,9 @@ class Receipts(ReceiptHost):
             if row.queue_id != PLAIN and row.queue_id not in self.vhost.queues_by_id:
                 gone.append(DeleteReceipts(row.vhost, row.id))
                 continue
-            runs: Runs = []
-            for place in range(0, len(row.runs), 2):
-                runs.append((row.runs[place], row.runs[place + 1]))
-            self._add(ReceiptBook(row.id, row.sink, row.queue_id, row.floor, runs))
+            book = ReceiptBook(row.id, row.sink, row.queue_id, row.floor, _as_runs(row.runs))
+            book.shared = _as_runs(row.shared)
+            self._add(book)
             self._floors[row.sink] = max(self._floors.get(row.sink, 0), row.floor)
         for book in self._by_id.values():
             book.raise_floor(self.floor_of(book.sink))
@@ -387,10 +397,52 @@ class Receipts(ReceiptHost):
                 if not book.has(position):
                     file.pins += 1
                     book.moved[position] = file
+        for book in list(self._by_id.values()):
+            self._restore_shared(book)
+
+    def restore_splits(self) -> None:
+        """Give queues that became mirrored books of their own, once their epochs are known.
+
+        The node may have died before these were stored. Then nothing that came later is here.
+        """
+        for queue in self.vhost.queues_by_id.values():
+            if queue.is_hidden and queue.epoch == 0:
+                self._split(queue)
+
+    def _restore_shared(self, book: ReceiptBook) -> None:
+        """Take over what has come for a queue that was plain then, and is durable."""
+        plain = self._books[book.sink].get(PLAIN)
+        awaited, book.shared = book.shared, []
+        if plain is None or len(awaited) == 0:
+            return
+        for first, last in awaited:
+            for position in range(max(first, book.floor), last + 1):
+                if plain.has(position):
+                    add_run(book.listed, position, position)
+        self._store(book)
 
     def has_book(self, book_id: i64) -> bool:
         """Whether MOVEs with the origin `book_id` are receipts."""
         return book_id in self._by_id
+
+
+def _as_ends(runs: Runs) -> list[int]:
+    """Runs as a row has them: the first and the last position of each."""
+    ends: list[int] = []
+    for first, last in runs:
+        ends.append(first)
+        ends.append(last)
+    return ends
+
+
+def _as_runs(ends: list[int]) -> Runs:
+    """The runs in a row."""
+    return [(ends[place], ends[place + 1]) for place in range(0, len(ends), 2)]
+
+
+def _among(runs: Runs, pending: dict[int, MovedMessage | None]) -> Runs:
+    """The positions of `runs` that are pending."""
+    return merge_runs([(each, each) for each in pending if contains(runs, each)])
 
 
 def _has_own_book(queue: Queue) -> bool:

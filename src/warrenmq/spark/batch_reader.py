@@ -6,8 +6,8 @@ rows. Messages that are unacked at a consumer or reserved by a reader group are 
 batch read does not see them.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -21,7 +21,7 @@ from warrenmq.spark.broker_link import BrokerLink, link_to
 from warrenmq.spark.fetching import FETCH_BYTES, FETCH_MESSAGES, TASKS_WANTED, RangeReader, pack
 from warrenmq.spark.homes import Homes, QueueLink, homes_of
 from warrenmq.spark.large_bodies import DEAD_LETTER, READ_CHOICES, usable
-from warrenmq.spark.nodes import Place
+from warrenmq.spark.nodes import NOWHERE, Place
 from warrenmq.spark.options import EVERYTHING, LATEST, Bound, OptionError, SourceOptions
 from warrenmq.spark.retry import SourceError
 from warrenmq.vocabulary.error_codes import NOT_FOUND, PRECONDITION
@@ -43,9 +43,10 @@ class PeekRange:
     incarnation: int
     start: int
     end: int
-    # The queue's home in a cluster, and where that is; "" and None for a broker that runs alone.
+    # The queue's home in a cluster, and where all nodes are; "" and none for a broker that runs
+    # alone.
     home: str = ""
-    place: Place | None = None
+    places: Mapping[str, Place] = field(default_factory=dict, compare=False)
 
     def peek(self, start: int, with_bodies: bool) -> requests.Request:
         """The request for the first messages of the range from `start` on."""
@@ -106,7 +107,7 @@ class WarrenBatchReader(DataSourceReader):
         readers: dict[bytes, RangeReader] = {}
         for part in partition.ranges:
             if part.queue not in readers:
-                link = self._queue_link(part.queue, part.home, part.place)
+                link = self._queue_link(part.queue, part.home, part.places)
                 readers[part.queue] = RangeReader(self._options, self._schema, link)
             batches = readers[part.queue].read(name_text(part.queue), part, part.peek, _refused)
             yield from usable(batches, self._options.large_bodies, READ_CHOICES)
@@ -168,8 +169,7 @@ class WarrenBatchReader(DataSourceReader):
             raise _refused(error) from None
         start = max(queue.first_ready, options.seq_from, starts)
         end = max(start, min(queue.tail, options.seq_to, ends))
-        place = self._homes().places.get(home)
-        return PeekRange(name, queue.incarnation, start, end, home, place)
+        return PeekRange(name, queue.incarnation, start, end, home, self._homes().places)
 
     def _link(self, home: str) -> BrokerLink:
         """This process's connection to `home`; to the node of the options for ""."""
@@ -178,14 +178,13 @@ class WarrenBatchReader(DataSourceReader):
         return self._homes().link(home)
 
     def _queue_link(
-        self, queue: bytes, home: str, place: Place | None = None
+        self, queue: bytes, home: str, places: Mapping[str, Place] = NOWHERE
     ) -> BrokerLink | QueueLink:
-        """This process's connection to the home of `queue`, which the driver found at `place`."""
+        """This process's connection to the home of `queue`; the driver found the nodes at `places`."""
         if not home:
             return self._link(home)
         homes = self._homes()
-        if place is not None:
-            homes.hint(home, place)
+        homes.hint(places)
         return homes.queue_link(queue, home)
 
     def _homes(self) -> Homes:

@@ -4,7 +4,9 @@ The options name any one node. It tells the others, and any of them tells where 
 come back with another address. A broker that runs alone names no nodes.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from warrenmq.admin.client.client import AdminClient, NodeAddress, NodeUnreachableError
 from warrenmq.admin.client.node_addresses import listener_for, uri_at
@@ -19,6 +21,10 @@ class Place:
     host: str
     port: int
     is_draining: bool = False
+
+
+# The places of a broker that runs alone, or of nodes that are not known yet.
+NOWHERE: Final[Mapping[str, Place]] = {}
 
 
 class Nodes:
@@ -42,11 +48,12 @@ class Nodes:
         self._names.update({home: place.node for home, place in places.items()})
         self.places = places
 
-    def hint(self, home: str, place: Place) -> None:
-        """Note where a node was when the driver saw it, unless it is known."""
-        if home not in self.places:
-            self._names[home] = place.node
-            self.places = {**self.places, home: place}
+    def hint(self, places: Mapping[str, Place]) -> None:
+        """Note where nodes were when the driver saw them, unless they are known."""
+        new = {home: place for home, place in places.items() if home not in self.places}
+        if new:
+            self._names.update({home: place.node for home, place in new.items()})
+            self.places = {**self.places, **new}
 
     def ask(self, request: LocateQueues) -> QueuesLocated:
         """The answer of the first node that answers at once, and its nodes noted.

@@ -14,6 +14,7 @@ group's part has come along, with that epoch.
 import logging
 import random
 import time
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec.structs import replace
@@ -134,11 +135,14 @@ class GroupParts:
             members += self._open_part(home, replace(request, epoch=newest), [])
         return members
 
-    def queue_link(self, key: QueueKey, home: str, place: Place | None = None) -> QueueLink:
-        """A connection to the home of a queue in a cluster, which it follows; see `link`."""
+    def queue_link(self, key: QueueKey, home: str, places: Mapping[str, Place]) -> QueueLink:
+        """A connection to the home of a queue in a cluster, which it follows; see `link`.
+
+        `places`: the nodes that the driver knew. The home may be down by now, and the node of the
+        options too: any of them tells where the queue is.
+        """
         homes = self._homes()
-        if place is not None:
-            homes.hint(home, place)
+        homes.hint(places)
         return homes.queue_link(key.queue, home)
 
     def ack_link(self, home: str, entry: BrokerLink) -> BrokerLink:
@@ -151,14 +155,12 @@ class GroupParts:
         """A connection to `home` of a cluster that does not wait for it."""
         purpose = f"lag of Spark group {self._group}"
         homes = homes_of(self._options.uri, purpose, 0)
-        known = self._homes().places.get(home)
-        if known is not None:
-            homes.hint(home, known)
+        homes.hint(self._homes().places)
         return homes.link(home)
 
-    def place(self, home: str) -> Place | None:
-        """Where `home` is; None on a node that runs alone."""
-        return None if home == ALONE else self._homes().places.get(home)
+    def places(self) -> dict[str, Place]:
+        """The running nodes of the cluster, by home; none for a node that runs alone."""
+        return self._homes().places
 
     def reserve(self, entry: BrokerLink, requests: dict[str, Reserve]) -> dict[str, Reserved]:
         """The answers to the requests, by home, that came in time (`Polls.run`)."""

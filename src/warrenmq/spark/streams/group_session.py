@@ -11,7 +11,7 @@ queue gets another master, a request that has failed for it is made again at the
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -19,7 +19,7 @@ from warrenmq.admin.client.client import AdminRefusedError, NodeAddress
 from warrenmq.admin.protocol import requests
 from warrenmq.spark.broker_link import BrokerLink, link_to
 from warrenmq.spark.homes import QueueLink, QueuesMovedError
-from warrenmq.spark.nodes import Place
+from warrenmq.spark.nodes import NOWHERE, Place
 from warrenmq.spark.options import ACK_ON_LATEST_OFFSET, SourceOptions
 from warrenmq.spark.retry import Retry, SourceError
 from warrenmq.spark.streams.group_claim import claim_group
@@ -280,17 +280,17 @@ class GroupSession:
         )
 
     def link_to_queue(
-        self, key: QueueKey, home: str, place: Place | None = None
+        self, key: QueueKey, home: str, places: Mapping[str, Place] = NOWHERE
     ) -> BrokerLink | QueueLink:
         """The calling process's connection to the home of a queue.
 
-        That was `home` when the driver saw it, at `place`.
+        That was `home` when the driver saw it, and the nodes of the cluster were at `places`.
         """
-        return self.link() if home == ALONE else self._parts.queue_link(key, home, place)
+        return self.link() if home == ALONE else self._parts.queue_link(key, home, places)
 
-    def place(self, home: str) -> Place | None:
-        """Where the node `home` of a cluster is; None for a broker that runs alone."""
-        return self._parts.place(home)
+    def places(self) -> dict[str, Place]:
+        """Where the running nodes of the cluster are; empty for a broker that runs alone."""
+        return self._parts.places()
 
     # -- parts -------------------------------------------------------------------------------------
 

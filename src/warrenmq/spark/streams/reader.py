@@ -20,7 +20,7 @@ constructor therefore does no I/O.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -70,10 +70,10 @@ class GroupSlice:
     end: int
     # Files that have the whole slice; None when the node knows none.
     files: "SliceInFiles | None"
-    # The queue's home when the batch was planned, and where that was; "" and None for a broker that
-    # runs alone.
+    # The queue's home when the batch was planned, and where all nodes were; "" and none for a broker
+    # that runs alone.
     home: str = ""
-    place: Place | None = None
+    places: Mapping[str, Place] = field(default_factory=dict, compare=False)
 
     def fetch(self, start: int, with_bodies: bool) -> Request:
         """The request for the first messages of the slice from `start` on."""
@@ -191,7 +191,7 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for part in partition.slices:
             key, home = part.queue, part.home
             if key not in readers:
-                link = self._group.link_to_queue(key, home, part.place)
+                link = self._group.link_to_queue(key, home, part.places)
                 readers[key] = RangeReader(self._options, self._schema, link)
             batches: Iterator[RecordBatch] | None = None
             if part.files is not None:
@@ -235,9 +235,10 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         has_files: dict[str, bool] = {}
         body_bytes_max = rejected_above(self._options.large_bodies, self._schema.names)
         found = []
+        places = self._group.places()
         for key, (begin, stop) in ranges.items():
             home = self._group.home(key)
-            place = self._group.place(home)
+            place = places.get(home)
             if home not in has_files:
                 has_files[home] = wants_files(self._options, None if place is None else place.host)
             for part in self._group.plan(
@@ -251,7 +252,7 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     part.end,
                     _in_files(part),
                     home,
-                    place,
+                    places,
                 )
                 found.append((piece, part))
         return found
@@ -266,7 +267,7 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _store_id(self, part: GroupSlice) -> bytes:
         try:
-            link = self._group.link_to_queue(part.queue, part.home, part.place)
+            link = self._group.link_to_queue(part.queue, part.home, part.places)
             return store_id_of(link.request(part.fetch_one(), Fetched).block)
         except AdminRefusedError as error:
             raise final(error) from None

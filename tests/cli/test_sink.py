@@ -46,15 +46,17 @@ def test_sinks(node: NodeThread) -> None:
         "messages_left": 0,
         "stages": 0,
         "staged_messages": 0,
+        "node": "",
+        "nodes": [],
     }
     b = a | {"sink": "b", "batch": None, "stages": 1, "staged_messages": 2}
     assert warren_json("sink", "list", "--port", node.port) == {"vhost": "/", "sinks": [a, b]}
     assert warren_json("sink", "show", "b", "--port", node.port) == b
     lines = warren("sink", "list", "--port", node.port).stdout.splitlines()
     assert [line.split() for line in lines] == [
-        ["sink", "state", "batch", "left", "logs", "staged"],
-        ["a", "idle", "4", "0", "0", "0"],
-        ["b", "idle", "none", "0", "1", "2"],
+        ["sink", "state", "batch", "left", "logs", "staged", "moved", "by", "nodes"],
+        ["a", "idle", "4", "0", "0", "0", "-", "-"],
+        ["b", "idle", "none", "0", "1", "2", "-", "-"],
     ]
     shown = warren("sink", "show", "a", "--port", node.port).stdout.splitlines()
     assert shown[0] == "a: idle; last batch 4, 0 messages of it to be published"

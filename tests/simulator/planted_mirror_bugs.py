@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -17,8 +18,10 @@ from simulator.cluster.recording.features import (
 )
 from simulator.leaving.histories import QueueRules, Step
 from simulator.simulated.node import Limits
+from warrenmq.broker.definitions.metadata import PutSink
 from warrenmq.broker.vhost.handovers import dead_letters
 from warrenmq.broker.vhost.handovers.dead_letters import DeadLetters
+from warrenmq.broker.vhost.sinks.receipt_book import ReceiptBook
 from warrenmq.cluster.decisions.placement import CLIENT_LOCAL
 from warrenmq.cluster.groups.group import Group, Member
 from warrenmq.cluster.mirrors.gates import Gates
@@ -27,6 +30,7 @@ from warrenmq.cluster.mirrors.replica.host import ReplicaHost
 from warrenmq.cluster.mirrors.replica.in_sync import InSync
 from warrenmq.cluster.mirrors.replica.replica import Replica
 from warrenmq.cluster.mirrors.silences import MASTER_SILENT_MS
+from warrenmq.cluster.sinks import rows, sink_row
 from warrenmq.queues.backing.paged_queue import PagedQueue
 from warrenmq.queues.hand_out_gate import OPEN, HandOutGate
 from warrenmq.queues.leave_reason import PURGED
@@ -194,7 +198,55 @@ class Planted:
     history: ClusterHistory
 
 
+def keep_no_receipts(patch: pytest.MonkeyPatch) -> None:
+    """Queues do not know which messages of a sink they have got."""
+    patch.setattr(ReceiptBook, "has", lambda self, position: False)
+
+
+def count_positions_anew(patch: pytest.MonkeyPatch) -> None:
+    """The positions of each batch of a sink begin with the first one."""
+
+    def commit(
+        vhost: bytes, name: bytes, before: PutSink | None, *rest: Any, **others: Any
+    ) -> PutSink:
+        row = sink_row.committed(vhost, name, before, *rest, **others)
+        row.before_first = 0
+        return row
+
+    patch.setattr(rows, "committed", commit)
+
+
 PLANTED: dict[str, Planted] = {
+    # The answer of the queue's node is lost.
+    "a message of a sink that comes again": Planted(
+        keep_no_receipts,
+        "flag",
+        history(
+            3,
+            "",
+            [
+                step("cut", 1, 0, "one way"),
+                step("stage", 0, 40),
+                step("long_wait", 200),
+                step("long_wait", 9000),
+            ],
+        ),
+    ),
+    # The client of the sink takes one answer in each step.
+    "a batch of a sink that counts as the last one": Planted(
+        count_positions_anew,
+        "lost",
+        history(
+            3,
+            policy("", 2),
+            [
+                step("stage", 0, 9),
+                *(Step("wait", (100,), seed) for seed in range(12)),
+                step("stage", 0, 9),
+                *(Step("wait", (100,), seed) for seed in range(12)),
+            ],
+        ),
+    ),
     "a mirror that has heard less": Planted(
         count_less_as_as_much,
         "copies",

@@ -9,6 +9,7 @@ message once. The seed repeats a run, except for the machine's timing.
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -19,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,45 +57,48 @@ class RunResult:
 
 
 class Publisher(threading.Thread):
-    """Publishes numbered messages with confirms until stopped; retries while the broker is away."""
+    """Publishes numbered messages with confirms until stopped, through one of `uris` at a time.
 
-    def __init__(self, uri: str, chance: random.Random) -> None:
+    It goes on through the next one when that is away.
+    """
+
+    def __init__(self, uris: Sequence[str], queues: Sequence[str], chance: random.Random) -> None:
         super().__init__()
-        self.uri = uri
+        self.uris = itertools.cycle(uris)
+        self.queues = queues
         self.chance = chance
         self.is_stopping = threading.Event()
         self.confirmed: set[str] = set()
         self.published: set[str] = set()
 
-        self.number = 0
-
     def run(self) -> None:
+        number = 0
         while not self.is_stopping.is_set():
-            self.publish_until_it_fails()
-
-    def publish_until_it_fails(self) -> None:
-        """Publish through `uri` until the connection fails, or a message is refused."""
-        try:
-            with pika.BlockingConnection(pika.URLParameters(self.uri)) as connection:
-                channel = connection.channel()
-                channel.confirm_delivery()
-                while not self.is_stopping.is_set():
-                    self.number += 1
-                    name = f"{self.number:0{ID_BYTES}}"
-                    self.published.add(name)
-                    body = name.encode().ljust(self.chance.choices(SIZES, (60, 30, 9, 1))[0], b".")
-                    properties = pika.BasicProperties(delivery_mode=2, message_id=name)
-                    channel.basic_publish("", self.chance.choice(QUEUES), body, properties)
-                    self.confirmed.add(name)
-                    time.sleep(0.004)
-        except (pika.exceptions.AMQPError, OSError):
-            time.sleep(0.2)
+            try:
+                with pika.BlockingConnection(pika.URLParameters(next(self.uris))) as connection:
+                    channel = connection.channel()
+                    channel.confirm_delivery()
+                    while not self.is_stopping.is_set():
+                        number += 1
+                        name = f"{number:0{ID_BYTES}}"
+                        self.published.add(name)
+                        body = name.encode().ljust(
+                            self.chance.choices(SIZES, (60, 30, 9, 1))[0], b"."
+                        )
+                        properties = pika.BasicProperties(delivery_mode=2, message_id=name)
+                        channel.basic_publish("", self.chance.choice(self.queues), body, properties)
+                        self.confirmed.add(name)
+                        time.sleep(0.004)
+            except (pika.exceptions.AMQPError, OSError):
+                time.sleep(0.2)
 
 
 class Application:
     """A running Spark program, `module`, in its own process group."""
 
-    def __init__(self, module: str, uri: str, directory: Path, *arguments: str) -> None:
+    def __init__(
+        self, module: str, uri: str, queues: Sequence[str], directory: Path, *arguments: str
+    ) -> None:
         self.log_path = directory / "app.log"
         with self.log_path.open("a") as log:
             self.process = subprocess.Popen(
@@ -103,7 +107,7 @@ class Application:
                     "-m",
                     module,
                     uri,
-                    ",".join(QUEUES),
+                    ",".join(queues),
                     str(directory),
                     *arguments,
                 ],
@@ -146,6 +150,7 @@ class Run:
     """One run in its own directory."""
 
     module = "tests.spark.stream_app"
+    queues: Sequence[str] = QUEUES
 
     def __init__(self, seed: int, directory: Path) -> None:
         self.seed = seed
@@ -165,7 +170,7 @@ class Run:
         with pika.BlockingConnection(pika.URLParameters(self.broker.uri)) as connection:
             for queue in QUEUES:
                 connection.channel().queue_declare(queue, durable=True)
-        publisher = Publisher(self.broker.uri, random.Random(self.seed))
+        publisher = Publisher([self.broker.uri], self.queues, random.Random(self.seed))
         publisher.start()
         try:
             for kind in kills:
@@ -184,11 +189,7 @@ class Run:
 
     def kill_one(self, kind: str) -> None:
         """Kill a process of `kind` at a random moment after a new batch was planned."""
-        if self.app is None:
-            self.app = Application(self.module, self.broker.uri, self.directory)
-        before = self.count_batches()
-        self.wait_for(lambda: self.count_batches() > before)
-        time.sleep(self.chance.uniform(0, 0.7))
+        self.await_batch()
         if kind == BROKER:
             self.broker.kill()
             time.sleep(self.chance.uniform(0, 0.5))
@@ -197,6 +198,14 @@ class Run:
             self.end_app()
         else:
             self.kill_python(WORKER_COMMAND if kind == WORKER else SOURCE_COMMAND)
+
+    def await_batch(self) -> None:
+        """Return at a random moment after a new batch was planned; starts the program."""
+        if self.app is None:
+            self.app = Application(self.module, self.broker.uri, self.queues, self.directory)
+        before = self.count_batches()
+        self.wait_for(lambda: self.count_batches() > before)
+        time.sleep(self.chance.uniform(0, 0.7))
 
     def kill_python(self, command: str) -> None:
         """Kill a random Python process of the application with `command` in its command line."""
@@ -222,7 +231,7 @@ class Run:
 
     def drain(self) -> None:
         """Do an availableNow run to its end."""
-        self.app = Application(self.module, self.broker.uri, self.directory, "once")
+        self.app = Application(self.module, self.broker.uri, self.queues, self.directory, "once")
         try:
             status = self.app.process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:

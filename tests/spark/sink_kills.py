@@ -71,7 +71,7 @@ class SinkRun(Run):
         """
         numbers: list[int] = []
         with pika.BlockingConnection(pika.URLParameters(self.broker.uri)) as connection:
-            for queue in QUEUES:
+            for queue in self.queues:
                 bodies: list[bytes] = []
                 channel = connection.channel()
                 while True:

@@ -63,4 +63,4 @@ def _place(node: str, record: RunningNode) -> NodePlace:
         (protocol, record.host if interface in _ANY else interface, port)
         for protocol, interface, port in record.listeners
     ]
-    return NodePlace(node, record.replica_id, listeners)
+    return NodePlace(node, record.replica_id, listeners, record.is_draining)

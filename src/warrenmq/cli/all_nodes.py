@@ -1,4 +1,4 @@
-"""Reader groups and sinks of all nodes of a cluster: each node has those of its own queues."""
+"""Reader groups and sinks of a cluster: each node knows the groups of its queues, and its stages."""
 
 import sys
 from collections.abc import Iterator
@@ -11,15 +11,15 @@ from warrenmq.cli.connection import Node, node_client
 
 
 @contextmanager
-def clients_of_all(node: Node, purpose: str) -> Iterator[list[AdminClient]]:
-    """A client of `node`, and one of each other running node of its cluster, for `purpose`.
+def clients_of_all(node: Node, purpose: str) -> Iterator[dict[str, AdminClient]]:
+    """Clients of `node` and of each other running node of its cluster, by name, for `purpose`.
 
     A node that does not answer is left out, with a warning on standard error; see `node_client`
     for `node` itself.
     """
     with node_client(node, purpose) as first:
-        clients = [first]
         located = first.request(LocateQueues(), QueuesLocated)
+        clients = {located.node: first}
         try:
             for place in located.nodes:
                 listener = listener_for(node.uri, place)
@@ -27,10 +27,10 @@ def clients_of_all(node: Node, purpose: str) -> Iterator[list[AdminClient]]:
                     continue
                 try:
                     address = NodeAddress(uri_at(node.uri, *listener))
-                    clients.append(AdminClient(address, purpose))
+                    clients[place.node] = AdminClient(address, purpose)
                 except NodeUnreachableError as error:
                     print(f"warren: without node {place.node}: {error}", file=sys.stderr)
             yield clients
         finally:
-            for client in clients[1:]:
+            for client in clients.values():
                 client.close()

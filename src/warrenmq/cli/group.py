@@ -94,7 +94,7 @@ def delete_command(
     """Delete a group; its messages go back to their places. Its reader ends with an error."""
     is_found = False
     with clients_of_all(node, "warren group") as clients:
-        for client in clients:
+        for client in clients.values():
             try:
                 client.request(requests.DeleteGroup(name), requests.GroupDeleted)
                 is_found = True
@@ -114,7 +114,7 @@ def _groups(node: Node) -> list[requests.GroupStatus]:
     """All groups, by name; in a cluster each with its parts at all nodes."""
     parts: dict[str, list[requests.GroupStatus]] = {}
     with clients_of_all(node, "warren group") as clients:
-        for client in clients:
+        for client in clients.values():
             for part in client.request(requests.ListGroups(), requests.GroupList).groups:
                 parts.setdefault(part.group, []).append(part)
     return [_joined(parts[name]) for name in sorted(parts)]

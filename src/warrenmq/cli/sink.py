@@ -10,6 +10,7 @@ import msgspec
 import typer
 
 from warrenmq.admin.client.client import AdminRefusedError, ReplyType
+from warrenmq.admin.client.sinks import joined
 from warrenmq.admin.protocol.sinks import (
     DeleteSink,
     DescribeSink,
@@ -41,8 +42,9 @@ def list_command(
 ) -> None:
     """List the sinks of a vhost: last committed batch, and its messages not yet published."""
     with clients_of_all(node, "warren sink") as clients:
-        found = [each for client in clients for each in client.request(ListSinks(), SinkList).sinks]
-    found.sort(key=lambda each: each.sink)
+        found = joined(
+            {name: client.request(ListSinks(), SinkList).sinks for name, client in clients.items()}
+        )
     if as_json:
         print_json(
             {
@@ -51,7 +53,7 @@ def list_command(
             }
         )
         return
-    rows = [["sink", "state", "batch", "left", "logs", "staged"]]
+    rows = [["sink", "state", "batch", "left", "logs", "staged", "moved by", "nodes"]]
     rows.extend(_row(status) for status in found)
     print_rows(rows, 2)
 
@@ -64,12 +66,15 @@ def show_command(
     as_json: AsJson = False,
 ) -> None:
     """Show one sink."""
-    found = _from_its_node(node, _request(DescribeSink, name), SinkStatus)
+    told = _ask_all(node, _request(DescribeSink, name), SinkStatus)
+    (found,) = joined({node: [status] for node, status in told.items()})
     if as_json:
         print_json(msgspec.structs.asdict(found))
         return
-    _, state, batch, left, logs, staged = _row(found)
+    _, state, batch, left, logs, staged, mover, nodes = _row(found)
     print(f"{found.sink}: {state}; last batch {batch}, {left} messages of it to be published")
+    if found.node:
+        print(f"published by node {mover}; on nodes {nodes}")
     print(f"staged and not committed: {staged} messages in {logs} logs")
 
 
@@ -84,25 +89,32 @@ def delete_command(
 
     A query that continues with the sink may publish its last batch again.
     """
-    _from_its_node(node, _request(DeleteSink, name), SinkDeleted)
+    _ask_all(node, _request(DeleteSink, name), SinkDeleted)
     if as_json:
         print_json({"vhost": node.address.vhost, "sink": name, "deleted": True})
     else:
         print(f"{name} is deleted")
 
 
-def _from_its_node(
+def _ask_all(
     node: Node, request: DescribeSink | DeleteSink, expected: type[ReplyType]
-) -> ReplyType:
-    """The reply of the node that keeps the sink; in a cluster it may be any."""
+) -> dict[str, ReplyType]:
+    """The replies of all nodes that know the sink; each may have stages that others have not.
+
+    Fails if there is none.
+    """
+    replies: dict[str, ReplyType] = {}
     with clients_of_all(node, "warren sink") as clients:
-        for client in clients:
+        for name, client in clients.items():
             try:
-                return client.request(request, expected)
+                replies[name] = client.request(request, expected)
             except AdminRefusedError as error:
-                if error.code != NOT_FOUND or client is clients[-1]:
+                if error.code != NOT_FOUND:
                     raise
-    raise AssertionError
+                unknown = error
+        if not replies:
+            raise unknown
+    return replies
 
 
 def _request(kind: type[DescribeSink] | type[DeleteSink], name: str) -> DescribeSink | DeleteSink:
@@ -124,4 +136,6 @@ def _row(status: SinkStatus) -> list[str]:
         str(status.messages_left),
         str(status.stages),
         str(status.staged_messages),
+        status.node or "-",
+        ", ".join(status.nodes) or "-",
     ]

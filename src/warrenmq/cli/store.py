@@ -16,6 +16,7 @@ from warrenmq.cli.progress import progress_bar
 from warrenmq.offline.check import check_directory
 from warrenmq.offline.data_directory import ToolError
 from warrenmq.offline.problems import CheckResult
+from warrenmq.offline.queue_copies import member_line, member_of
 from warrenmq.offline.report import VhostReport, report_directory
 from warrenmq.offline.salvage import SalvageResult, salvage
 from warrenmq.offline.sizes import size_text, tree_bytes, writes_text
@@ -71,9 +72,12 @@ def salvage_command(
 def report(directory: Directory, as_json: AsJson = False) -> None:
     """Report messages per queue, bytes by location, garbage per file, sizes and ages."""
     reports = _run("reading", directory, lambda on_bytes: report_directory(directory, on_bytes))
+    member = member_of(directory)
     if as_json:
-        print_json({"vhosts": [vhost.as_json() for vhost in reports]})
+        print_json({"member": member, "vhosts": [vhost.as_json() for vhost in reports]})
         return
+    if member:
+        print(member_line(member) + "\n")
     for vhost in reports:
         _print_report(vhost)
 
@@ -150,6 +154,9 @@ def _print_report(vhost: VhostReport) -> None:
             )
         )
     _print_table(rows)
+    copies = [queue.copy.line(queue.name) for queue in vhost.queues if queue.copy is not None]
+    if copies:
+        print("\n".join(copies) + "\n")
     if vhost.published_bytes > 0:
         text = writes_text(vhost.written_bytes, vhost.published_bytes, vhost.amplification)
         print(text, "until the last checkpoint\n")

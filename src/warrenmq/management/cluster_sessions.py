@@ -1,5 +1,5 @@
-"""Sessions in a vhost with the nodes of a cluster: reader groups, sinks and messages of a queue are
-known to the node that the queue lives on alone.
+"""Sessions in a vhost with the nodes of a cluster: reader groups and messages of a queue are known
+to the node that the queue lives on alone, and stages to the nodes that have them.
 """
 
 from collections.abc import Callable, Iterator
@@ -44,20 +44,20 @@ def session_at_home(caller: Caller, vhost: str, queue: str) -> Iterator[Call]:
 
 def ask_all(
     caller: Caller, vhost: str, ask: Callable[[Call], Answer], is_partial: bool = False
-) -> list[Answer]:
-    """What `ask` gets in a session with each running node, one after another.
+) -> dict[str, Answer]:
+    """What `ask` gets in a session with each running node, one after another, by node.
 
     Raises HttpRefusal for a node that does not answer; `is_partial`: such a node is left out.
     """
     with caller.session(vhost) as call:
         located = call(LocateQueues(), QueuesLocated)
-        answers = [ask(call)]
+        answers = {located.node: ask(call)}
     for place in located.nodes:
         if place.node != located.node:
             address = _address(place)
             try:
                 with caller.session_at(address, vhost) as call:
-                    answers.append(ask(call))
+                    answers[place.node] = ask(call)
             except HttpRefusal as refused:
                 if not is_partial or refused.status != _SILENT:
                     raise

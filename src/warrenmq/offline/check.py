@@ -33,6 +33,7 @@ from warrenmq.offline.problems import (
     CheckResult,
     Problem,
 )
+from warrenmq.offline.queue_copies import births_of, copy_of, member_line, member_of
 from warrenmq.store.contents.file import GONE, ContentFile
 from warrenmq.store.contents.scan import ContentScan
 from warrenmq.store.disk.files import JOURNAL_DIRECTORY, LOST_AND_FOUND, known_store_id
@@ -52,6 +53,7 @@ from warrenmq.store.records.record import (
     file_header_number,
 )
 from warrenmq.store.recovery import RecoveredQueue
+from warrenmq.vocabulary.names import name_text
 
 # Called with the number of bytes of each read.
 OnBytes = Callable[[int], None]
@@ -99,7 +101,12 @@ def check_directory(path: Path, on_bytes: OnBytes = lambda size: None) -> CheckR
 
 
 def check_names(directory: DataDirectory, result: CheckResult) -> None:
-    """Compare the definitions with the directories of vhosts, and find names that do not belong."""
+    """Compare the definitions with the directories of vhosts, and find names that do not belong.
+
+    A note names the node of a cluster that the directory belongs to.
+    """
+    if member := member_of(directory.path):
+        result.notes.append(member_line(member))
     if directory.definitions_error:
         result.add(Problem(DEFINITIONS, "", directory.definitions_error))
     for definition in directory.missing:
@@ -171,15 +178,15 @@ class VhostCheck:
         self.on_bytes = on_bytes
         self.counts = ReferenceCounts(snapshot.content_files)
         self._logs = LogCheck()
-        self.defined = (
-            set(queue_names(definitions, vhost.definition.name))
-            if vhost.definition is not None
-            else set()
+        self.names = (
+            queue_names(definitions, vhost.definition.name) if vhost.definition is not None else {}
         )
+        self.defined = set(self.names)
 
     def run(self) -> None:
         """Check everything, in the order in which a start reads it."""
         self._check_start()
+        self._note_copies()
         for queue in self.snapshot.queues():
             self._check_queue(queue)
         self._check_queue_directories()
@@ -212,6 +219,13 @@ class VhostCheck:
 
     def _note(self, text: str) -> None:
         self.result.notes.append(f"vhost '{self.vhost.name}': {text}")
+
+    def _note_copies(self) -> None:
+        births = births_of(self.definitions, self.vhost)
+        for queue_id, birth in births.items():
+            copy = copy_of(self.snapshot, queue_id, birth)
+            if copy is not None:
+                self._note(copy.line(name_text(self.names[queue_id])))
 
     # -- checkpoint and journal --------------------------------------------------------------------
 

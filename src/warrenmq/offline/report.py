@@ -9,6 +9,7 @@ from typing import Any, Final
 from warrenmq.broker.definitions.metadata import Definitions
 from warrenmq.offline.check import is_deleted_queue
 from warrenmq.offline.data_directory import VhostDirectory, files_of, opened, queue_names
+from warrenmq.offline.queue_copies import QueueCopy, births_of, copy_of
 from warrenmq.store.disk.files import journal_path
 from warrenmq.store.disk.log_reader import is_referred
 from warrenmq.store.disk.snapshot import NoStore, VhostSnapshot
@@ -42,10 +43,13 @@ class QueueReport:
     large_messages: int = 0
     # When the oldest message was published, in ms since 1970.
     oldest_ms: int = 0
+    # None for a queue that was never mirrored.
+    copy: QueueCopy | None = None
 
     def as_json(self) -> dict[str, Any]:
         """For --json."""
-        return dict(vars(self))
+        copy = None if self.copy is None else self.copy.as_json()
+        return vars(self) | {"copy": copy}
 
 
 @dataclass
@@ -176,6 +180,7 @@ def report_vhost(
     report.written_bytes = snapshot.store.checkpoints.earlier_written_bytes
     known = queue_names(definitions, vhost.definition.name) if vhost.definition is not None else {}
     names = {queue_id: name.decode("utf-8", "replace") for queue_id, name in known.items()}
+    births = births_of(definitions, vhost)
     logs = _LogBytes()
     for queue_id, name in names.items():
         if snapshot.queue(queue_id) is None:
@@ -185,6 +190,7 @@ def report_vhost(
         if queue_id not in names and is_deleted_queue(definitions, vhost, queue_id):
             continue
         row = QueueReport(queue_id, names.get(queue_id, f"(id {queue_id})"))
+        row.copy = copy_of(snapshot, queue_id, births.get(queue_id, 0))
         for segment in snapshot.segments(queue):
             _add_segment(snapshot, queue, segment, row, report, logs, on_bytes)
         for position in queue.in_order():

@@ -10,13 +10,10 @@ one of another run at the same time.
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from warrenmq.admin.client.client import AdminRefusedError
+from warrenmq.admin.client.client import AdminRefusedError, ReplyType
 from warrenmq.admin.protocol.sinks import DeleteSink, DescribeSink, SinkDeleted, SinkStatus
 from warrenmq.pipeline.broker import RETRY_OPTION, address_of, as_job_error
-from warrenmq.pipeline.result import JobError
-from warrenmq.spark.broker_link import link_to
-from warrenmq.spark.retry import BrokerAwayError, Retry, SourceError
-from warrenmq.spark.sinks.node import uri_of_sink
+from warrenmq.spark.retry import BrokerAwayError, Retry
 from warrenmq.vocabulary.error_codes import NOT_FOUND
 
 if TYPE_CHECKING:
@@ -25,7 +22,6 @@ if TYPE_CHECKING:
 BATCH_MESSAGES: Final = 20_000
 BATCH_BYTES: Final = 16 << 20
 WAIT_MS: Final = 120_000
-_PURPOSE: Final = "pipeline"
 
 
 class StagedPublisher:
@@ -57,7 +53,8 @@ class StagedPublisher:
         `end` is the number of their last row, counted from 1. A non-empty `queue` gets all rows,
         whatever their routing.
         """
-        from warrenmq.spark.sinks.sink import commit, stage_rows
+        from warrenmq.spark.sinks.commit import commit
+        from warrenmq.spark.sinks.staging import stage_rows
 
         seconds = self._options.away_timeout_ms / 1000
         with (
@@ -75,36 +72,33 @@ class StagedPublisher:
 
     def await_queues(self, end: int) -> None:
         """Wait until all published rows up to `end` are in their queues."""
-        from warrenmq.spark.sinks.sink import commit
+        from warrenmq.spark.sinks.commit import commit
 
         with as_job_error():
             commit(self._options, self._sink, end, [], True)
 
     def forget(self) -> None:
         """Delete the sink's record in the broker; a missing record is no error."""
-        try:
-            self._request(DeleteSink(self._sink), SinkDeleted)
-        except AdminRefusedError as error:
-            if error.code != NOT_FOUND:
-                raise
+        self._request(DeleteSink(self._sink), SinkDeleted)
 
     def _status(self) -> SinkStatus | None:
-        try:
-            status: SinkStatus = self._request(DescribeSink(self._sink), SinkStatus)
-        except AdminRefusedError as error:
-            if error.code != NOT_FOUND:
-                raise
-            return None
-        return status
+        return self._request(DescribeSink(self._sink), SinkStatus)
 
-    def _request(self, request: Any, expected: Any) -> Any:
-        away_ms = self._options.away_timeout_ms
-        try:
-            uri = uri_of_sink(self._options.uri, self._sink, away_ms / 1000, RETRY_OPTION)
-            link = link_to(uri, _PURPOSE, away_ms, RETRY_OPTION)
-            return link.request(request, expected)
-        except SourceError as error:
-            raise JobError(str(error)) from None
+    def _request(
+        self, request: DescribeSink | DeleteSink, expected: type[ReplyType]
+    ) -> ReplyType | None:
+        """The reply of a node; None if there is no such sink."""
+        from warrenmq.spark.sinks.nodes import sink_nodes
+
+        with as_job_error():
+            try:
+                return sink_nodes(self._options).request(
+                    lambda _: request, expected, self._options.away_timeout_ms / 1000
+                )
+            except AdminRefusedError as error:
+                if error.code != NOT_FOUND:
+                    raise
+                return None
 
 
 def pieces(batches: Iterator[Any], max_rows: int, max_bytes: int) -> Iterator[list[Any]]:

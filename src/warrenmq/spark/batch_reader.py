@@ -19,8 +19,9 @@ from warrenmq.admin.protocol.figures import ListQueues, QueueList
 from warrenmq.admin.protocol.homes import LocateQueues
 from warrenmq.spark.broker_link import BrokerLink, link_to
 from warrenmq.spark.fetching import FETCH_BYTES, FETCH_MESSAGES, TASKS_WANTED, RangeReader, pack
-from warrenmq.spark.homes import Homes, Place, QueueLink, homes_of
+from warrenmq.spark.homes import Homes, QueueLink, homes_of
 from warrenmq.spark.large_bodies import DEAD_LETTER, READ_CHOICES, usable
+from warrenmq.spark.nodes import Place
 from warrenmq.spark.options import EVERYTHING, LATEST, Bound, OptionError, SourceOptions
 from warrenmq.spark.retry import SourceError
 from warrenmq.vocabulary.error_codes import NOT_FOUND, PRECONDITION

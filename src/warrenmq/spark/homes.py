@@ -1,8 +1,7 @@
-"""The nodes of a cluster, as a process of Spark knows them, and its connections to them.
+"""The homes of queues in a cluster, and a Spark process's connections to them.
 
-A queue of a cluster lives on one node, its home, and its messages come from there. The options name
-any one node. It tells the others, and any of them tells where a node is that has come back with
-another address. A broker that runs alone names no nodes, and has none of this.
+A queue of a cluster lives on one node, its home, and its messages come from there (nodes.py knows
+the nodes). A broker that runs alone names no nodes, and has none of this.
 
 The home of a mirrored queue is its master, and changes. A `QueueLink` follows it; other connections
 raise `QueuesMovedError` instead of waiting for a node whose queues are served elsewhere by now.
@@ -10,7 +9,6 @@ raise `QueuesMovedError` instead of waiting for a node whose queues are served e
 
 import os
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Final
 
 from warrenmq.admin.client.client import (
@@ -20,10 +18,10 @@ from warrenmq.admin.client.client import (
     NodeUnreachableError,
     ReplyType,
 )
-from warrenmq.admin.client.node_addresses import listener_for, uri_at
-from warrenmq.admin.protocol.homes import LocateQueues, NodePlace, QueuesLocated
+from warrenmq.admin.protocol.homes import LocateQueues, QueuesLocated
 from warrenmq.admin.protocol.requests import Request
 from warrenmq.spark.broker_link import BrokerLink
+from warrenmq.spark.nodes import Nodes
 from warrenmq.spark.retry import Retry
 from warrenmq.vocabulary.error_codes import BAD_REQUEST, MOVED
 from warrenmq.vocabulary.names import name_text
@@ -35,47 +33,18 @@ class QueuesMovedError(Exception):
     """Another node is the home of a queue by now."""
 
 
-@dataclass(frozen=True)
-class Place:
-    """A node of the cluster, and where clients reach it."""
-
-    node: str
-    host: str
-    port: int
-
-
-class Homes:
-    """The nodes of the cluster that the node at `uri` belongs to, by the ids of their data.
+class Homes(Nodes):
+    """The nodes of the cluster that the node at `uri` belongs to, and connections to them.
 
     `retry_timeout_ms` limits each wait for a node that is away.
     """
 
     def __init__(self, uri: str, purpose: str, retry_timeout_ms: int) -> None:
-        self.places: dict[str, Place] = {}
-        self._uri = uri
-        self._purpose = purpose
+        super().__init__(uri, purpose)
         self._retry_timeout_ms = retry_timeout_ms
-        # Names of all nodes seen, also of those that are down.
-        self._names: dict[str, str] = {}
         self._links: dict[str, BrokerLink] = {}
         # The queues that the request under way to each home is about.
         self._wanted: dict[str, set[bytes]] = {}
-
-    def take(self, nodes: list[NodePlace]) -> None:
-        """Note the running nodes, as a node has told them."""
-        places: dict[str, Place] = {}
-        for each in nodes:
-            listener = listener_for(self._uri, each)
-            if listener is not None:
-                places[each.id] = Place(each.node, *listener)
-        self._names.update({home: place.node for home, place in places.items()})
-        self.places = places
-
-    def hint(self, home: str, place: Place) -> None:
-        """Note where a node was when the driver saw it, unless it is known."""
-        if home not in self.places:
-            self._names[home] = place.node
-            self.places = {**self.places, home: place}
 
     def locate(self, request: LocateQueues, entry: BrokerLink) -> QueuesLocated:
         """Where the queues are, when the homes of all of them are up.
@@ -108,25 +77,6 @@ class Homes:
             return QueuesLocated("", [], [])
         self.take(located.nodes)
         return located
-
-    def ask(self, request: LocateQueues) -> QueuesLocated:
-        """The answer of the first node that answers at once, and its nodes noted.
-
-        Raises AdminRefusedError, and NodeUnreachableError if none answers.
-        """
-        failure: NodeUnreachableError | None = None
-        others = [uri_at(self._uri, each.host, each.port) for each in self.places.values()]
-        for uri in (self._uri, *others):
-            try:
-                with AdminClient(NodeAddress(uri), self._purpose) as client:
-                    located = client.request(request, QueuesLocated)
-            except NodeUnreachableError as error:
-                failure = failure or error
-            else:
-                self.take(located.nodes)
-                return located
-        assert failure is not None
-        raise failure
 
     def ask_once(self, home: str, request: Request, expected: type[ReplyType]) -> ReplyType:
         """The answer of the node `home`. Raises AdminRefusedError and NodeUnreachableError."""
@@ -171,15 +121,6 @@ class Homes:
         except NodeUnreachableError:
             return ""
         return found.get(queue, "")
-
-    def address(self, home: str) -> NodeAddress | None:
-        """Where `home` is; None for a node that is not known to run."""
-        place = self.places.get(home)
-        return None if place is None else NodeAddress(uri_at(self._uri, place.host, place.port))
-
-    def name(self, home: str) -> str:
-        """The name of the node `home`; its id if no node has told its name."""
-        return self._names.get(home, home)
 
 
 class _HomeLink(BrokerLink):

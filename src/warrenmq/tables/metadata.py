@@ -1,9 +1,12 @@
 """The definitions of a node as rows, without secrets such as password hashes."""
 
+import contextlib
 import json
 from typing import Any
 
-from warrenmq.offline.data_directory import DataDirectory
+from warrenmq.offline.data_directory import DataDirectory, files_of
+from warrenmq.offline.queue_copies import QueueCopy, copy_of, member_of
+from warrenmq.store.disk.snapshot import NoStore, VhostSnapshot
 from warrenmq.tables.columns import table_as_json
 from warrenmq.vocabulary.names import name_text
 
@@ -14,7 +17,10 @@ def metadata_rows(data: DataDirectory, vhost: str | None) -> list[dict[str, Any]
     With `vhost` the rows are limited to that vhost and to definitions outside of all vhosts.
     """
     definitions = data.definitions
+    copies = _copies(data, vhost)
     rows = [_row("vhost", item.name, item.name, {"id": item.id}) for item in definitions.vhosts]
+    if place := member_of(data.path):
+        rows.append(_row("cluster", None, place.get("cluster", "").encode(), place))
     for user in definitions.users:
         rows.append(_row("user", None, user.name, {"tags": user.tags, "hashing": user.hashing}))
     for permission in definitions.permissions:
@@ -39,6 +45,8 @@ def metadata_rows(data: DataDirectory, vhost: str | None) -> list[dict[str, Any]
             "auto_delete": queue.auto_delete,
             "arguments": table_as_json(queue.arguments),
         }
+        if copy := copies.get((queue.vhost, queue.id)):
+            declared["copy"] = copy.as_json()
         rows.append(_row("queue", queue.vhost, queue.name, declared))
     for binding in definitions.bindings:
         bound = {
@@ -82,6 +90,23 @@ def metadata_rows(data: DataDirectory, vhost: str | None) -> list[dict[str, Any]
         }
         rows.append(_row("receipts", book.vhost, book.sink, received))
     return [row for row in rows if vhost is None or row["vhost"] in (None, vhost)]
+
+
+def _copies(data: DataDirectory, vhost: str | None) -> dict[tuple[bytes, int], QueueCopy]:
+    """The copies of mirrored queues, by vhost and queue id."""
+    found: dict[tuple[bytes, int], QueueCopy] = {}
+    for each in data.vhosts:
+        definition = each.definition
+        if definition is None or vhost not in (None, each.name):
+            continue
+        with files_of(each) as files, contextlib.suppress(NoStore):
+            snapshot = VhostSnapshot(files)
+            for queue in data.definitions.queues:
+                if queue.vhost == definition.name:
+                    copy = copy_of(snapshot, queue.id, queue.birth)
+                    if copy is not None:
+                        found[queue.vhost, queue.id] = copy
+    return found
 
 
 def _row(kind: str, vhost: bytes | None, name: bytes, attributes: dict[str, Any]) -> dict[str, Any]:

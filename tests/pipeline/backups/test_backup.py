@@ -5,6 +5,7 @@ The backups are made of a running node, of the directory of a killed one, and of
 
 import json
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ pytest.importorskip("pyspark")
 import pyarrow as pa
 from crc32c import crc32c
 
+from tests.support.awaiting import eventually
 from tests.support.brokers.process import BrokerProcess
-from tests.support.kills.mixed_vhost import Expected, contents_of, shown
+from tests.support.kills.mixed_vhost import SETTINGS, Expected, contents_of, fill, shown
 from tests.support.spark.inline import InlineSpark
 from tests.support.stores.made_backups import Backups, damage_one_message, run_backup, run_restore
 from warrenmq.broker.definitions.metadata import (
@@ -403,3 +405,30 @@ def test_steps_are_shown(backups: Backups, tmp_path: Path) -> None:
     run_restore(backups.stopped, tmp_path / "data", progress=Shown())
     assert {step.name for step in seen} >= {"check the backup", "restore", "read the store back"}
     assert all(step.total is None or step.done <= step.total for step in seen)
+
+
+def test_a_node_that_dies_in_its_snapshot_makes_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job waits until the node is back, and its backup has every confirmed message."""
+    node = BrokerProcess(tmp_path / "node", *SETTINGS)
+    node.start()
+    # The job sees the node die before it sees the snapshot complete.
+    monkeypatch.setattr("warrenmq.admin.client.backup._POLL_S", 1.0)
+
+    def die_once() -> None:
+        eventually(lambda: any(tmp_path.rglob("warren-snapshot-*/files")), "a snapshot has begun")
+        node.kill()
+        node.start()
+
+    try:
+        vhost = fill(node)
+        killer = threading.Thread(target=die_once)
+        killer.start()
+        result = run_backup(node.uri, tmp_path / "backup")
+        killer.join()
+        vhost.peer.drop()
+    finally:
+        node.kill()
+    assert (result.exit_code, result.messages) == (0, sum(map(len, vhost.queues.values())))
+    assert not list(tmp_path.rglob("warren-snapshot-*"))

@@ -1,6 +1,6 @@
 """Tests writing with the data source "warren" against a broker, without a JVM."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,10 +20,9 @@ from warrenmq.admin.client.client import (
     AdminRefusedError,
     NodeAddress,
     NodeUnreachableError,
+    ReplyType,
 )
-from warrenmq.admin.protocol.requests import (
-    STAGE_BYTES,
-)
+from warrenmq.admin.protocol.requests import STAGE_BYTES, Request
 from warrenmq.admin.protocol.sinks import (
     DeleteSink,
     DescribeSink,
@@ -34,16 +33,12 @@ from warrenmq.admin.protocol.sinks import (
 )
 from warrenmq.spark.options import OptionError
 from warrenmq.spark.retry import BrokerAwayError, SourceError
-from warrenmq.spark.sinks import sink
+from warrenmq.spark.sinks import nodes, sink
 from warrenmq.spark.sinks.blocks import BlockMaker
+from warrenmq.spark.sinks.commit import commit
 from warrenmq.spark.sinks.options import SinkOptions, parse_sink_options
-from warrenmq.spark.sinks.sink import (
-    StagedRows,
-    WarrenBatchWriter,
-    WarrenStreamWriter,
-    commit,
-    stage_rows,
-)
+from warrenmq.spark.sinks.sink import WarrenBatchWriter, WarrenStreamWriter
+from warrenmq.spark.sinks.staging import StagedRows, stage_rows
 from warrenmq.spark.sinks.task_failure import TaskFailed
 from warrenmq.spark.source import WarrenDataSource
 from warrenmq.store.records.publish_body import decode_message
@@ -186,7 +181,7 @@ def test_partitions_are_published_in_order_and_once(broker: BrokerProcess) -> No
     second = staged(options, "s", 0, 1, ["c", "d"])
     first = staged(options, "s", 0, 0, ["a", "b"])
     empty = stage_rows(options, "s", 0, 2, iter([]))
-    assert empty.stage is None
+    assert empty.stages == {}
     for _ in range(2):
         commit(options, "s", 0, [second, None, first, empty], True)
     again = staged(options, "s", 0, 0, ["a", "b"])
@@ -252,27 +247,41 @@ def test_save_is_done_when_its_messages_are_published(
     writer = WarrenBatchWriter(options_of(broker, routingKey="saved"))
     part = succeeded(writer.write(iter([batch(body=["a"])])))
 
-    class Away(AdminClient):
-        def __init__(self, *_: object) -> None:
-            raise NodeUnreachableError("no connection")
-
-    monkeypatch.setattr(sink, "AdminClient", Away)
+    before_delete(monkeypatch, away)
     writer.commit([part])
     monkeypatch.undo()
-    with AdminClient(NodeAddress(broker.uri)) as client:
-        client.request(DeleteSink(part.sink), SinkDeleted)
+
+    def delete() -> None:
+        with AdminClient(NodeAddress(broker.uri)) as client:
+            client.request(DeleteSink(part.sink), SinkDeleted)
+
+    delete()
     # The sink has been deleted meanwhile.
     writer = WarrenBatchWriter(options_of(broker, routingKey="saved"))
     part = succeeded(writer.write(iter([batch(body=["b"])])))
-
-    class Deletes(AdminClient):
-        def __init__(self, address: NodeAddress, purpose: str) -> None:
-            super().__init__(address, purpose)
-            self.request(DeleteSink(part.sink), SinkDeleted)
-
-    monkeypatch.setattr(sink, "AdminClient", Deletes)
+    before_delete(monkeypatch, delete)
     writer.commit([part])
     assert drained(broker, "saved") == [b"a", b"b"]
+
+
+def away() -> None:
+    raise NodeUnreachableError("no connection")
+
+
+def before_delete(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
+    """Let `act` happen before each request of a writer that deletes its sink."""
+
+    class Client(AdminClient):
+        def request(
+            self, request: Request, expected: type[ReplyType], wait_s: float = 0.0
+        ) -> ReplyType:
+            if isinstance(request, DeleteSink):
+                monkeypatch.undo()
+                act()
+            return super().request(request, expected, wait_s)
+
+    monkeypatch.setattr(nodes, "AdminClient", Client)
+    monkeypatch.setattr(nodes, "_known", {})
 
 
 def task_of(monkeypatch: pytest.MonkeyPatch, query: str, number: int, partition: int = 0) -> None:
@@ -321,7 +330,7 @@ def test_attempts_of_a_task_that_do_not_count_are_not_published(
     task_of(monkeypatch, "attempts", 0)
     speculative = succeeded(writer.write(iter([batch(body=["a"])])))
     counted = succeeded(writer.write(iter([batch(body=["a"])])))
-    assert speculative.stage != counted.stage
+    assert speculative.stages != counted.stages
     task_of(monkeypatch, "attempts", 0, partition=1)
     other = succeeded(writer.write(iter([batch(body=["b"])])))
     writer.commit([other, counted], 0)

@@ -6,8 +6,10 @@ node is back, except its subclasses OtherBrokerError and TlsRefusedError. ValueE
 URI is malformed. No text of an error contains the password.
 """
 
+import contextlib
 import os
 import socket
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Final, Self, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -207,11 +209,34 @@ class AdminClient:
         Raises AdminRefusedError when the node refuses, and NodeUnreachableError when the connection
         breaks. Without a whole reply the connection is closed, whatever the error.
         """
+        self.send(request, wait_s)
+        return self.receive(expected, wait_s)
+
+    def send(self, request: requests.Request, wait_s: float = 0.0) -> None:
+        """Send `request`, whose reply `receive` takes, before the next request. See `request`."""
         frame = requests.encode_frame(request)
+        with self._closing_on_failure(wait_s):
+            self._socket.sendall(frame)
+
+    def receive(self, expected: type[ReplyType], wait_s: float = 0.0) -> ReplyType:
+        """The reply to what `send` has sent. See `request`."""
+        with self._closing_on_failure(wait_s):
+            reply = self._read_reply()
+        if isinstance(reply, requests.ErrorReply):
+            raise AdminRefusedError(reply.code, reply.text)
+        if not isinstance(reply, expected):
+            self.close()
+            raise NodeUnreachableError(
+                f"{self._address.where} answered {type(reply).__name__}, not {expected.__name__}"
+            )
+        return reply
+
+    @contextlib.contextmanager
+    def _closing_on_failure(self, wait_s: float) -> Iterator[None]:
+        """Give the node `wait_s` more than its patience; close the connection on any failure."""
         try:
             self._socket.settimeout(wait_s + self._patience_s)
-            self._socket.sendall(frame)
-            reply = self._read_reply()
+            yield
         except TimeoutError:
             self.close()
             raise NodeUnreachableError(
@@ -232,14 +257,6 @@ class AdminClient:
             # request.
             self.close()
             raise
-        if isinstance(reply, requests.ErrorReply):
-            raise AdminRefusedError(reply.code, reply.text)
-        if not isinstance(reply, expected):
-            self.close()
-            raise NodeUnreachableError(
-                f"{self._address.where} answered {type(reply).__name__}, not {expected.__name__}"
-            )
-        return reply
 
     def _read_reply(self) -> requests.Reply:
         head = self._read(requests.LENGTH_BYTES)

@@ -24,12 +24,14 @@ class LocateQueues(Struct, tag="locate_queues", forbid_unknown_fields=True, froz
 class NodePlace(Struct, frozen=True):
     """A running node; `id` is that of its data directory, and never that of another one.
 
-    `listeners` for clients: (protocol, host, port), protocol "amqp" or "amqp/ssl".
+    `listeners` for clients: (protocol, host, port), protocol "amqp" or "amqp/ssl". `is_draining`:
+    it is in maintenance mode.
     """
 
     node: str
     id: str
     listeners: list[tuple[str, str, int]]
+    is_draining: bool = False
 
 
 class QueueHome(Struct, frozen=True):

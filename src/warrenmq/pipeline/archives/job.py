@@ -372,12 +372,15 @@ class _Watch:
         self._progress.show(Step("archiving", done, total, "messages", note))
 
     def lag(self) -> _Lag | None:
-        """The lag of the reader group at all running nodes; None when one cannot be asked."""
-        homes = self._homes
+        """The lag of the reader group at all homes of its queues; None when one cannot be asked."""
+        homes, stream = self._homes, self._stream
+        names = [name.encode() for name in stream.queues]
         try:
-            nodes = homes.ask(LocateQueues()).nodes
-            if nodes:
-                lists = [homes.ask_once(node.id, ListGroups(), GroupList) for node in nodes]
+            located = homes.ask(LocateQueues(names, stream.pattern or ""))
+            if located.nodes:
+                ids = {node.node: node.id for node in located.nodes}
+                needed = {ids.get(each.node, "") for each in located.homes}
+                lists = [homes.ask_once(home, ListGroups(), GroupList) for home in needed]
             else:
                 with AdminClient(NodeAddress(self._stream.uri), _PURPOSE) as client:
                     lists = [client.request(ListGroups(), GroupList)]

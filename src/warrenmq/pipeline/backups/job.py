@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 import warrenmq
-from warrenmq.admin.client.client import RETRY_TIMEOUT_S
+from warrenmq.admin.client.client import RETRY_TIMEOUT_S, NodeAddress, NodeUnreachableError
 from warrenmq.offline.backup_files import must_be_outside, now_text, put_in_place
 from warrenmq.offline.data_directory import VHOSTS_PATH, ToolError, locked, opened
 from warrenmq.offline.sizes import tree_bytes
@@ -49,11 +49,13 @@ from warrenmq.tables.file_figures import DataFile
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from warrenmq.admin.protocol.requests import BackupStatus
     from warrenmq.tables.parts import FilePart, Partition
     from warrenmq.tables.queue_states import VhostState
 
 _RESULTS: Final = "results"
 _SNAPSHOT: Final = "files"
+_PURPOSE: Final = "warren pipeline backup"
 
 
 @dataclass
@@ -201,7 +203,8 @@ class _Job:
 
     def _make_snapshot(self) -> Path:
         from warrenmq.admin.client.backup import BackupFailedError, back_up_node
-        from warrenmq.pipeline.broker import reach
+        from warrenmq.pipeline.broker import RETRY_OPTION, as_job_error, reach
+        from warrenmq.spark.retry import Retry
 
         place = self.snapshot_directory if self.snapshot_directory is not None else self.begun.path
         snapshot = absolute(place) / f"warren-snapshot-{secrets.token_hex(4)}" / _SNAPSHOT
@@ -210,25 +213,28 @@ class _Job:
         self.progress.show(Step("snapshot", 0, None, "bytes"))
         try:
             snapshot.parent.mkdir(0o700)
-            with reach(self.source, "warren pipeline backup", self.retry_timeout_s) as client:
-                back_up_node(
-                    client,
-                    str(snapshot),
-                    lambda status: self.progress.show(
-                        Step(
-                            f"snapshot: {status.step}",
-                            status.done_bytes,
-                            status.total_bytes,
-                            "bytes",
-                        )
-                    ),
-                )
+            where = NodeAddress(self.source).where
+            with as_job_error(), Retry(where, self.retry_timeout_s, RETRY_OPTION) as retry:
+                while True:
+                    with reach(self.source, _PURPOSE, self.retry_timeout_s) as client:
+                        retry.succeeded()
+                        try:
+                            back_up_node(client, str(snapshot), self._show_snapshot)
+                            break
+                        except NodeUnreachableError as error:
+                            # The node has died, and its unfinished snapshot with it.
+                            retry.failed(error)
+                            shutil.rmtree(snapshot, ignore_errors=True)
         except BaseException as error:
             self._forget(snapshot)
             if isinstance(error, BackupFailedError | ValueError):
                 raise ToolError(str(error)) from None
             raise
         return snapshot
+
+    def _show_snapshot(self, status: "BackupStatus") -> None:
+        name = f"snapshot: {status.step}"
+        self.progress.show(Step(name, status.done_bytes, status.total_bytes, "bytes"))
 
     def _forget(self, snapshot: Path) -> None:
         shutil.rmtree(snapshot.parent, ignore_errors=True)
@@ -336,8 +342,6 @@ class _Job:
 
 
 def _vhost_of(source: str) -> str:
-    from warrenmq.admin.client.client import NodeAddress
-
     if "://" not in source:
         return "/"
     try:

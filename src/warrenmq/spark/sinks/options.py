@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from warrenmq.spark.nodes import Place
 from warrenmq.spark.options import (
     check_names,
     parse_choice,
@@ -55,6 +56,8 @@ class SinkOptions:
     # Jobs have an option of their own for how long a broker that is away is waited for. None:
     # confirm_timeout_ms.
     retry_timeout_ms: int | None = None
+    # The nodes of the cluster in the order of their use, as the driver has found them for a batch.
+    nodes: tuple[Place, ...] = ()
 
     @property
     def away_timeout_ms(self) -> int:

@@ -29,7 +29,8 @@ from warrenmq.admin.protocol.requests import (
     Reserved,
 )
 from warrenmq.spark.broker_link import BrokerLink
-from warrenmq.spark.homes import Homes, Place, QueueLink, homes_in, homes_of
+from warrenmq.spark.homes import Homes, QueueLink, homes_in, homes_of
+from warrenmq.spark.nodes import Place
 from warrenmq.spark.options import EARLIEST, SourceOptions
 from warrenmq.spark.streams.offsets import QueueKey, queue_key
 from warrenmq.spark.streams.polls import Polls

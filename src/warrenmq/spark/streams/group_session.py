@@ -18,7 +18,8 @@ from typing import Final, TypeVar
 from warrenmq.admin.client.client import AdminRefusedError, NodeAddress
 from warrenmq.admin.protocol import requests
 from warrenmq.spark.broker_link import BrokerLink, link_to
-from warrenmq.spark.homes import Place, QueueLink, QueuesMovedError
+from warrenmq.spark.homes import QueueLink, QueuesMovedError
+from warrenmq.spark.nodes import Place
 from warrenmq.spark.options import ACK_ON_LATEST_OFFSET, SourceOptions
 from warrenmq.spark.retry import Retry, SourceError
 from warrenmq.spark.streams.group_claim import claim_group

@@ -35,8 +35,8 @@ from pyspark.sql.types import StructType
 from warrenmq.admin.client.client import AdminRefusedError
 from warrenmq.admin.protocol.requests import Fetch, Fetched, Request, Slice
 from warrenmq.spark.fetching import FETCH_BYTES, FETCH_MESSAGES, TASKS_WANTED, RangeReader, pack
-from warrenmq.spark.homes import Place
 from warrenmq.spark.large_bodies import STREAM_CHOICES, rejected_above, usable
+from warrenmq.spark.nodes import Place
 from warrenmq.spark.options import EVERYTHING, OptionError, SourceOptions
 from warrenmq.spark.retry import SourceError
 from warrenmq.spark.streams.file_access import FileSlices, store_id_of, wants_files

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from warrenmq.admin.client.client import AdminRefusedError
+from warrenmq.admin.client.sinks import joined
 from warrenmq.admin.protocol import requests
 from warrenmq.admin.protocol.sinks import DeleteSink, ListSinks, SinkDeleted, SinkList, SinkStatus
 from warrenmq.management.access import VhostUser
@@ -76,7 +77,7 @@ def _groups(caller: Caller, vhost: str) -> list[Row]:
         return call(requests.ListGroups(), requests.GroupList).groups
 
     groups: dict[str, Row] = {}
-    for found in ask_all(caller, vhost, ask, is_partial=True):
+    for found in ask_all(caller, vhost, ask, is_partial=True).values():
         for status in found:
             row = _group(status)
             known = groups.setdefault(status.group, row)
@@ -104,15 +105,15 @@ def _add(known: Row, part: Row) -> None:
 
 
 def _sinks(caller: Caller, vhost: str) -> list[Row]:
+    """All sinks; in a cluster each once, whichever nodes have its stages."""
 
     def ask(call: Call) -> list[SinkStatus]:
         return call(ListSinks(), SinkList).sinks
 
     rows = []
-    for found in ask_all(caller, vhost, ask, is_partial=True):
-        for status in found:
-            row: Row = msgspec.to_builtins(status)
-            rows.append({"vhost": vhost, "name": row.pop("sink"), **row})
+    for status in joined(ask_all(caller, vhost, ask, is_partial=True)):
+        row: Row = msgspec.to_builtins(status)
+        rows.append({"vhost": vhost, "name": row.pop("sink"), **row})
     return rows
 
 
@@ -130,6 +131,6 @@ def _delete(
             return False
         return True
 
-    if not any(ask_all(caller, vhost, delete)):
+    if not any(ask_all(caller, vhost, delete, isinstance(request, DeleteSink)).values()):
         raise not_found()
     return Response(status_code=204)

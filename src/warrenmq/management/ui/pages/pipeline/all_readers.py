@@ -109,4 +109,5 @@ def _sink_columns(page: Page) -> list[Column]:
         Column("Left of it", lambda row: figures.count(row["messages_left"]), is_number=True),
         Column("Open stages", lambda row: figures.count(row["stages"]), is_number=True),
         Column("Staged", lambda row: figures.count(row["staged_messages"]), is_number=True),
+        Column("Published by", lambda row: row["node"] or figures.NONE),
     ]

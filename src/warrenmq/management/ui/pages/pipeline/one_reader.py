@@ -137,5 +137,7 @@ def _sink(found: Status) -> h.Element:
             ("Left of the batch", figures.count(found["messages_left"])),
             ("Open stages", figures.count(found["stages"])),
             ("Staged messages", figures.count(found["staged_messages"])),
+            ("Published by", found["node"] or figures.NONE),
+            ("On nodes", ", ".join(found["nodes"]) or figures.NONE),
         ],
     )

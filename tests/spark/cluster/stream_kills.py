@@ -1,0 +1,178 @@
+"""Reads mirrored queues under kills: `python -m tests.spark.cluster.stream_kills --runs N`.
+
+Each run streams two mirrored queues of a cluster of three nodes into Parquet with
+tests/spark/stream_app.py, while a publisher gets confirms. It kills the master of a queue with
+SIGKILL, and does one of these besides: the driver is killed with all its processes, or a worker in
+the middle of a task, or a second node as soon as the first one is back, or a master stops until
+another node has taken over. The Parquet files must have each confirmed message once. The result
+has the longest time without a committed batch after the master's death.
+"""
+
+import random
+import shutil
+import signal
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Final
+
+from tests.spark.cluster.sink_kills import POLICIES, ClusterSinkRun
+from tests.spark.kills import (
+    DRIVER,
+    MESSAGES_MIN,
+    WORKER,
+    WORKER_COMMAND,
+    Publisher,
+    Run,
+    RunResult,
+    run_many,
+)
+from tests.support.awaiting import eventually
+from tests.support.cluster.trio import ClusterNode, ClusterNodes, channels
+from tests.support.etcd import running_etcd
+from warrenmq.admin.client.client import AdminClient, NodeAddress
+from warrenmq.admin.protocol.homes import LocateQueues, QueuesLocated
+
+MASTER, SECOND, PARTITION = "master", "second node", "partition"
+BESIDES = (DRIVER, WORKER, SECOND, PARTITION)
+# A publisher leaves a node that has stopped after some seconds.
+IMPATIENT: Final = "?heartbeat=4&socket_timeout=5&stack_timeout=8"
+STEP_S: Final = 0.02
+
+
+class Pauses(threading.Thread):
+    """Notes when Spark commits batches, until stopped."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self._is_stopping = threading.Event()
+        self._run = run
+        self._times: list[float] = []
+
+    def run(self) -> None:
+        count = -1
+        while not self._is_stopping.wait(STEP_S):
+            found = self._run.count_in_log("commits")
+            if found != count:
+                count = found
+                self._times.append(time.monotonic())
+
+    def longest_after(self, since_s: float) -> float:
+        """Stop; the longest time (s) between two batches, of which the second was after `since_s`."""
+        self._is_stopping.set()
+        self.join()
+        pairs = zip(self._times, self._times[1:], strict=False)
+        return max((end - begin for begin, end in pairs if end > since_s), default=0.0)
+
+
+class ClusterStreamRun(Run):
+    """One run in its own directory."""
+
+    queues = tuple(POLICIES)
+
+    def __init__(self, seed: int, directory: Path, cluster: ClusterNodes) -> None:
+        super().__init__(seed, directory)
+        self.cluster = cluster
+        self.broker = cluster.nodes[0]
+        self.pause_s = 0.0
+
+    def execute_with(self, besides: str) -> RunResult:
+        """Do the run; KillsError when a message is missing or duplicated, or the run stalls."""
+        ClusterSinkRun.set_policies(self.cluster)
+        with channels(self.cluster.nodes[:2]) as opened:
+            for queue, channel in zip(self.queues, opened, strict=True):
+                channel.queue_declare(queue, durable=True)
+        uris = [node.uri + IMPATIENT for node in self.cluster.nodes]
+        publisher = Publisher(uris, self.queues, random.Random(self.seed))
+        publisher.start()
+        pauses = Pauses(self)
+        pauses.start()
+        killed_s = time.monotonic()
+        try:
+            self.await_batch()
+            killed_s = time.monotonic()
+            victim = self.master()
+            victim.kill()
+            self.await_batch()
+            self.pause_s = pauses.longest_after(killed_s)
+            victim.start()
+            self.cluster.await_all()
+            self.disturb(besides, victim)
+            self.await_batch()
+            self.wait_for(lambda: len(publisher.confirmed) > MESSAGES_MIN)
+            publisher.is_stopping.set()
+            publisher.join()
+            self.end_app()
+            self.drain()
+        finally:
+            pauses.longest_after(killed_s)
+            publisher.is_stopping.set()
+            publisher.join()
+            self.end_app()
+        self.check(publisher)
+        return RunResult(
+            self.seed, [MASTER, besides], len(publisher.confirmed), self.count_batches()
+        )
+
+    def disturb(self, kind: str, first: ClusterNode) -> None:
+        """Do what `kind` says; all nodes run again when it returns."""
+        if kind == DRIVER:
+            self.end_app()
+        elif kind == WORKER:
+            self.kill_python(WORKER_COMMAND)
+        elif kind == SECOND:
+            node = self.chance.choice([node for node in self.cluster.nodes if node is not first])
+            node.kill()
+            node.start()
+        else:
+            node = self.master()
+            others = [other for other in self.cluster.nodes if other is not node]
+            node.send_signal(signal.SIGSTOP)
+            try:
+                eventually(lambda: self.home(others[0]) != node.name, "another node takes over")
+            finally:
+                node.send_signal(signal.SIGCONT)
+        self.cluster.await_all()
+
+    def home(self, node: ClusterNode) -> str:
+        """The name of the node that has the first queue, as `node` knows it."""
+        request = LocateQueues([self.queues[0].encode()])
+        with AdminClient(NodeAddress(node.uri)) as client:
+            (home,) = client.request(request, QueuesLocated).homes
+        return home.node
+
+    def master(self) -> ClusterNode:
+        name = self.home(self.cluster.nodes[0])
+        return next(node for node in self.cluster.nodes if node.name == name)
+
+
+# The pauses of all runs (s).
+_pauses: list[float] = []
+
+
+def execute_run(seed: int, directory: Path) -> RunResult:
+    """Do one run below `directory`, which is deleted after a success."""
+    place = Path(tempfile.mkdtemp(prefix=f"cluster-stream-kills-{seed}-", dir=directory))
+    with (
+        running_etcd(place / "etcd") as etcd,
+        ClusterNodes(place, etcd.url, "n1", "n2", "n3") as cluster,
+    ):
+        run = ClusterStreamRun(seed, place, cluster)
+        result = run.execute_with(run.chance.choice(BESIDES))
+    shutil.rmtree(place)
+    _pauses.append(run.pause_s)
+    return result
+
+
+if __name__ == "__main__":
+    try:
+        run_many(__doc__, execute_run)
+    finally:
+        if _pauses:
+            sys.stdout.write(
+                f"longest time without a batch after a master's death: median "
+                f"{statistics.median(_pauses):.1f} s, most {max(_pauses):.1f} s\n"
+            )

@@ -4,6 +4,7 @@ import contextlib
 import json
 from typing import Any
 
+from warrenmq.broker.definitions.metadata import Definitions
 from warrenmq.offline.data_directory import DataDirectory, files_of
 from warrenmq.offline.queue_copies import QueueCopy, copy_of, member_of
 from warrenmq.store.disk.snapshot import NoStore, VhostSnapshot
@@ -70,6 +71,13 @@ def metadata_rows(data: DataDirectory, vhost: str | None) -> list[dict[str, Any]
             "has_lapsed": member.has_lapsed,
         }
         rows.append(_row("reader_group_member", member.vhost, member.group, reached))
+    rows.extend(_sink_rows(definitions))
+    return [row for row in rows if vhost is None or row["vhost"] in (None, vhost)]
+
+
+def _sink_rows(definitions: Definitions) -> list[dict[str, Any]]:
+    """The rows of sinks, stages and books of receipts."""
+    rows: list[dict[str, Any]] = []
     for sink in definitions.sinks:
         committed = {"batch": sink.batch, "stages": sink.stages}
         rows.append(_row("sink", sink.vhost, sink.name, committed))
@@ -89,7 +97,7 @@ def metadata_rows(data: DataDirectory, vhost: str | None) -> list[dict[str, Any]
             "runs": book.runs,
         }
         rows.append(_row("receipts", book.vhost, book.sink, received))
-    return [row for row in rows if vhost is None or row["vhost"] in (None, vhost)]
+    return rows
 
 
 def _copies(data: DataDirectory, vhost: str | None) -> dict[tuple[bytes, int], QueueCopy]:

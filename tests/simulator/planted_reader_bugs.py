@@ -138,7 +138,6 @@ PLANTED: dict[str, Planted] = {
     "an ack that is not replicated": Planted(keep_acks, 1),
     "an answer that waits for no copy": Planted(answer_alone, 214),
     "an old epoch that is accepted": Planted(accept_old_epochs, 206),
-    "a loss that is not told": Planted(hide_losses, 75),
     "a range that begins too late": Planted(skip_the_first, 1),
     "a single active consumer that is not alone": Planted(feed_all, 10),
     "a confirm with too few copies in sync": Planted(ignore_min_sync, 10),

@@ -18,6 +18,7 @@ from simulator.cluster.recording.features import (
 )
 from simulator.leaving.histories import QueueRules, Step
 from simulator.simulated.node import Limits
+from tests.simulator.planted_reader_bugs import hide_losses
 from warrenmq.broker.definitions.metadata import PutSink
 from warrenmq.broker.vhost.handovers import dead_letters
 from warrenmq.broker.vhost.handovers.dead_letters import DeadLetters
@@ -226,7 +227,7 @@ PLANTED: dict[str, Planted] = {
             "",
             [
                 step("cut", 1, 0, "one way"),
-                step("stage", 1, 0, 40),
+                step("stage", 0, 40),
                 step("long_wait", 200),
                 step("long_wait", 9000),
             ],
@@ -240,9 +241,9 @@ PLANTED: dict[str, Planted] = {
             3,
             policy("", 2),
             [
-                step("stage", 1, 0, 9),
+                step("stage", 0, 9),
                 *(Step("wait", (100,), seed) for seed in range(12)),
-                step("stage", 1, 0, 9),
+                step("stage", 0, 9),
                 *(Step("wait", (100,), seed) for seed in range(12)),
             ],
         ),
@@ -327,6 +328,27 @@ PLANTED: dict[str, Planted] = {
                 step("crash", 0, "kill", 0),
             ],
             (QueueRules(), QueueRules(dead_letters=0)),
+        ),
+    ),
+    # The mirrors lack what the queue had before they came, and know what the group has reserved.
+    "a loss that a group is not told of": Planted(
+        hide_losses,
+        "silent loss",
+        history(
+            3,
+            "",
+            [
+                publish(0, 0),
+                step("wait", 50),
+                step("policy", "ha", policy("", 3, "manual", ha_promote_on_failure="always")),
+                step("long_wait", 1500),
+                *[step("read", 0, 2)] * 8,
+                step("long_wait", 600),
+                step("crash", 0, "kill", 0),
+                step("long_wait", 9000),
+                step("long_wait", 9000),
+                *[step("read", 0, 2)] * 8,
+            ],
         ),
     ),
     "an unsafe promotion beside a complete copy": Planted(

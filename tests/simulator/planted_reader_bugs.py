@@ -9,6 +9,7 @@ import pytest
 
 from warrenmq.broker.vhost.readers import VhostReaders
 from warrenmq.cluster.mirrors.replica.in_sync import InSync
+from warrenmq.queues import arguments
 from warrenmq.queues.backing.head_demand import HeadDemand
 from warrenmq.queues.entry import Consumer
 from warrenmq.queues.queue import Queue
@@ -16,6 +17,7 @@ from warrenmq.queues.reader_part import ReaderPart
 from warrenmq.queues.readers.group import GroupMember
 from warrenmq.queues.readers.groups import ReaderGroup, ReaderGroups
 from warrenmq.store.model.message import QueueLedger
+from warrenmq.wire.field_table import Field
 
 
 def keep_reservations(patch: pytest.MonkeyPatch) -> None:
@@ -104,11 +106,13 @@ def feed_all(patch: pytest.MonkeyPatch) -> None:
 
 def expire_early(patch: pytest.MonkeyPatch) -> None:
     """A queue expires long before its time."""
-    patch.setattr("warrenmq.broker.broker.NO_LIMIT", -1)
-    patch.setattr(
-        "warrenmq.broker.policies.effective.lower_limit",
-        lambda one, other: max(one, other) // 50 if max(one, other) > 0 else -1,
-    )
+    time_ms = arguments._time_ms
+
+    def early_ms(table: dict[str, Field], name: str, text: str, least: int) -> int:
+        found = time_ms(table, name, text, least)
+        return max(1, found // 50) if name == "x-expires" and found > 0 else found
+
+    patch.setattr(arguments, "_time_ms", early_ms)
 
 
 def ignore_min_sync(patch: pytest.MonkeyPatch) -> None:
@@ -123,20 +127,19 @@ def ignore_min_sync(patch: pytest.MonkeyPatch) -> None:
 
 @dataclass(frozen=True)
 class Planted:
-    """A bug: how to plant it, and a history that finds it."""
+    """A bug: how to plant it, and the seed from which on it is searched."""
 
     plant: Callable[[pytest.MonkeyPatch], None]
     seed: int
 
 
 PLANTED: dict[str, Planted] = {
-    "a reservation that is not replicated": Planted(keep_reservations, 1),
+    "a reservation that is not replicated": Planted(keep_reservations, 206),
     "an ack that is not replicated": Planted(keep_acks, 1),
-    "an answer that waits for no copy": Planted(answer_alone, 1),
-    "an old epoch that is accepted": Planted(accept_old_epochs, 1),
-    "a loss that is not told": Planted(hide_losses, 1),
+    "an answer that waits for no copy": Planted(answer_alone, 214),
+    "an old epoch that is accepted": Planted(accept_old_epochs, 206),
     "a range that begins too late": Planted(skip_the_first, 1),
-    "a single active consumer that is not alone": Planted(feed_all, 1),
-    "a confirm with too few copies in sync": Planted(ignore_min_sync, 1),
+    "a single active consumer that is not alone": Planted(feed_all, 10),
+    "a confirm with too few copies in sync": Planted(ignore_min_sync, 10),
     "a queue that expires too early": Planted(expire_early, 1),
 }

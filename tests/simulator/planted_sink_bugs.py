@@ -76,7 +76,7 @@ def move_on(patch: pytest.MonkeyPatch) -> None:
 
 
 PLANTED: dict[str, Planted] = {
-    "receipts that copies are not told": Planted(keep_receipts, 1),
-    "a floor that is ignored": Planted(ignore_the_floor, 1),
-    "receipts that a crash takes": Planted(forget_receipts, 1),
+    "receipts that copies are not told": Planted(keep_receipts, 5),
+    "a floor that is ignored": Planted(ignore_the_floor, 204),
+    "receipts that a crash takes": Planted(forget_receipts, 5),
 }

@@ -249,9 +249,11 @@ class GroupReader:
             return
         assert self._member is not None
         found = reply.members[0]
-        is_reset = found.reserved < self._answered and self._may_have_lost()
+        has_less = not self._answered or found.reserved < self._answered
+        is_reset = has_less and self._may_have_lost()
         if found.incarnation != self._incarnation or self._accepts_loss or is_reset:
-            # A copy that knew nothing of the group has no range: the reader sees that by itself.
+            # A copy that knew nothing of the group has no range: the reader sees that by itself, if
+            # it had one.
             self._begin_session(self._member, found.incarnation, found.acked)
         elif found.reserved < self._answered:
             text = f"{self._name} had reserved up to {self._answered}, and now {found.reserved}"

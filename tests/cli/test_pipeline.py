@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from tests.support.etcd import free_ports
+from warrenmq.admin.client.client import AdminClient, NodeAddress, NodeUnreachableError
 from warrenmq.cli import connection, pipeline_replay, pipeline_store  # noqa: F401  # two add their commands
 from warrenmq.cli.job_progress import ProgressKind
 from warrenmq.cli.pipeline import pipeline, run_job
@@ -111,9 +114,40 @@ def test_what_a_job_waits_for_is_a_line(shown: str, capsys: pytest.CaptureFixtur
         return CountResult(0)
 
     assert run(wait, shown=shown) == 0
-    text = "waiting for the broker at mars:5672"
+    text = "waiting for the broker at mars:5672, 0 s"
     line = json.dumps({"notice": text}) if shown == "json" else f"warren: {text}"
     assert line in capsys.readouterr().err.splitlines()
+
+
+def test_progress_tells_for_how_long_a_job_has_waited(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each second a step says which node the job waits for and why, and the next one no longer."""
+    address = NodeAddress(f"amqp://127.0.0.1:{free_ports(1)[0]}")
+    words = re.compile(
+        rf"slowly; waiting for the broker at {address.where}, (\d+) s: "
+        rf"no connection to {address.where}: .*refused"
+    )
+    told: list[int] = []
+
+    def notes() -> list[str]:
+        lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+        return [line["note"] for line in lines if "note" in line]
+
+    def wait(progress: Progress) -> JobResult:
+        progress.show(Step("publishing", 2, 3, note="slowly"))
+        with Retry(address.where, 100, "--retry-timeout", pause_max_s=0.1) as waiting:
+            while len(told) < 2:
+                try:
+                    AdminClient(address, "test")
+                except NodeUnreachableError as error:
+                    waiting.failed(error)
+                found = [words.fullmatch(note) for note in notes()]
+                told.extend([int(each[1]) for each in found if each is not None])
+        progress.show(Step("the end", 3, 3))
+        return CountResult(0)
+
+    assert run(wait, shown="json") == 0
+    assert 2 <= told[0] < told[1]
+    assert notes()[-1] == ""
 
 
 ONE_OF_THEM = "warren: name a directory with --data-dir, or a node with --uri: one of them\n"

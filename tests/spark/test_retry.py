@@ -86,7 +86,7 @@ def test_a_connection_that_hangs_is_announced(said: _Said, monkeypatch: pytest.M
     with Retry("mars:5672", 100, "retryTimeoutMs") as waiting:
         waiting.attempt()
         assert said.came.wait(60)
-    assert said.lines == ["waiting for the broker at mars:5672"]
+    assert said.lines == ["waiting for the broker at mars:5672, 0 s"]
 
 
 def test_trouble_is_announced_once_with_its_reason(
@@ -97,7 +97,7 @@ def test_trouble_is_announced_once_with_its_reason(
         for _ in range(3):
             waiting.failed(AWAY)
         assert said.lines == [
-            "waiting for the broker at mars:5672 (no connection to mars:5672: refused)"
+            "waiting for the broker at mars:5672, 0 s: no connection to mars:5672: refused"
         ]
         # The next outage is another one.
         waiting.succeeded()

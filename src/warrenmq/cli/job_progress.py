@@ -1,24 +1,30 @@
 """Shows a job's progress on standard error: as a bar, as lines of JSON, or not at all.
 
+While the job waits, for a node that is away or for queues, the progress says so each second.
+
 Warnings that the job logs meanwhile, for example that it waits for the broker, appear as lines of
 their own in each form.
 """
 
 import contextlib
+import dataclasses
 import json
 import logging
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from warrenmq.pipeline.progress import JsonProgress, Progress, Silent, Step
+from warrenmq.spark.waits import wait_in_words
 
 if TYPE_CHECKING:
     import rich.progress
 
 # All loggers of warren are below this one.
 _LOGGER: Final = "warren"
+_INTERVAL_S: Final = 1.0
 
 
 class ProgressKind(StrEnum):
@@ -34,17 +40,66 @@ class ProgressKind(StrEnum):
 def progress_of(shown: ProgressKind) -> Iterator[Progress]:
     """The progress display of a job; also shows the log's warnings while it is open."""
     if shown is ProgressKind.JSON:
-        with _warnings_to(lambda text: _write(json.dumps({"notice": text}) + "\n")):
-            yield JsonProgress(_write)
+        with (
+            _warnings_to(lambda text: _write(json.dumps({"notice": text}) + "\n")),
+            _with_waits(JsonProgress(_write)) as progress,
+        ):
+            yield progress
     elif shown is ProgressKind.BAR or (shown is ProgressKind.AUTO and sys.stderr.isatty()):
         with (
             _rich_progress() as bar,
             _warnings_to(lambda text: bar.console.print(_line(text), markup=False)),
+            _with_waits(_BarProgress(bar)) as progress,
         ):
-            yield _BarProgress(bar)
+            yield progress
     else:
         with _warnings_to(lambda text: _write(_line(text) + "\n")):
             yield Silent()
+
+
+@contextlib.contextmanager
+def _with_waits(shown: Progress) -> Iterator[Progress]:
+    """`shown`, whose steps have notes about what this process waits for, refreshed each second."""
+    progress = _WithWaits(shown)
+    is_over = threading.Event()
+
+    def look_on() -> None:
+        while not is_over.wait(_INTERVAL_S):
+            progress.refresh()
+
+    thread = threading.Thread(target=look_on, name="warren-waits", daemon=True)
+    thread.start()
+    try:
+        yield progress
+    finally:
+        is_over.set()
+        thread.join()
+
+
+class _WithWaits:
+    def __init__(self, shown: Progress) -> None:
+        self._shown = shown
+        self._step = Step("starting")
+        self._words = ""
+        self._lock = threading.Lock()
+
+    def show(self, step: Step) -> None:
+        """See Progress."""
+        with self._lock:
+            self._step = step
+            self._show(wait_in_words())
+
+    def refresh(self) -> None:
+        """Show the last step again, if the process waits or has just ended to wait."""
+        words = wait_in_words()
+        with self._lock:
+            if words or self._words:
+                self._show(words)
+
+    def _show(self, words: str) -> None:
+        self._words = words
+        notes = [text for text in (self._step.note, words) if text]
+        self._shown.show(dataclasses.replace(self._step, note="; ".join(notes)))
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from warrenmq.admin.client.backup import back_up_node
 from warrenmq.admin.client.client import AdminClient, NodeAddress
+from warrenmq.spark.waits import waiting
 
 
 @contextlib.contextmanager
@@ -27,7 +28,11 @@ def node_snapshot(uri: str, directory: str | Path | None = None) -> Iterator[Pat
     scratch = Path(tempfile.mkdtemp(prefix="warren-snapshot-", dir=directory))
     try:
         target = scratch / "backup"
-        with AdminClient(NodeAddress(uri), "Spark snapshot") as client:
+        address = NodeAddress(uri)
+        with (
+            AdminClient(address, "Spark snapshot") as client,
+            waiting(f"the snapshot of {address.where}"),
+        ):
             back_up_node(client, str(target.absolute()))
         yield target
     finally:

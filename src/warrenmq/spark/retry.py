@@ -22,12 +22,11 @@ from warrenmq.admin.client.client import (
     OtherBrokerError,
     TlsRefusedError,
 )
+from warrenmq.spark.waits import ANNOUNCE_S, Wait
 from warrenmq.vocabulary.error_codes import STORAGE_FAILED
 
 PAUSE_FIRST_S: Final = 0.1
 PAUSE_MAX_S: Final = 2.0
-# A wait that lasts this long is logged, with its reason.
-ANNOUNCE_S: Final = 2.0
 
 _log = logging.getLogger("warren.spark")
 
@@ -68,6 +67,7 @@ class Retry:
 
     Errors name the timeout as `option`. `attempt` and `failed` start a timer; when nothing succeeds
     for ANNOUNCE_S, a warning is logged once for the outage: a connection may hang as well as fail.
+    Until something succeeds it is one of the waits of the process (waits.py).
     Callers that can be interrupted replace `pause`, which takes seconds. Leaving the context
     manager cancels a pending warning.
     """
@@ -88,7 +88,7 @@ class Retry:
         self._pause_s = PAUSE_FIRST_S
         # When the current outage began (monotonic seconds); None while there is no outage.
         self._since_s: float | None = None
-        self._reason = ""
+        self._wait: Wait | None = None
         self._is_announced = False
         self._announcement: threading.Timer | None = None
 
@@ -105,6 +105,7 @@ class Retry:
 
     def attempt(self) -> None:
         """Start the warning timer before an attempt to connect."""
+        self._begun()
         if self._announcement is None and not self._is_announced:
             self._announcement = threading.Timer(ANNOUNCE_S, self._announce)
             self._announcement.daemon = True
@@ -115,6 +116,9 @@ class Retry:
         if self._announcement is not None:
             self._announcement.cancel()
             self._announcement = None
+        if self._since_s is None and self._wait is not None:
+            self._wait.end()
+            self._wait = None
 
     def failed(self, error: Exception) -> None:
         """Wait until the next attempt is due.
@@ -128,7 +132,7 @@ class Retry:
 
     def wait_because(self, reason: str) -> None:
         """Wait as `failed` does, for a transient failure that raised no exception."""
-        self._reason = reason
+        self._begun().reason = reason
         now = time.monotonic()
         if self._since_s is None:
             self._since_s = now
@@ -144,14 +148,17 @@ class Retry:
 
     def succeeded(self) -> None:
         """End the outage: the next one has the whole time-out again."""
-        self.connected()
         self._since_s = None
+        self.connected()
         self._pause_s = PAUSE_FIRST_S
-        self._reason = ""
         self._is_announced = False
 
     def _announce(self) -> None:
         if not self._is_announced:
             self._is_announced = True
-            reason = f" ({self._reason})" if self._reason else ""
-            _log.warning("waiting for the broker at %s%s", self._where, reason)
+            _log.warning(self._begun().words())
+
+    def _begun(self) -> Wait:
+        if self._wait is None:
+            self._wait = Wait(f"the broker at {self._where}")
+        return self._wait

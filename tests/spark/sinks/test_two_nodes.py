@@ -25,6 +25,7 @@ from warrenmq.spark.sinks.commit import Committed, abort, commit
 from warrenmq.spark.sinks.nodes import with_nodes
 from warrenmq.spark.sinks.options import SinkOptions, parse_sink_options
 from warrenmq.spark.sinks.staging import StagedRows, stage_rows
+from warrenmq.spark.waits import wait_in_words
 from warrenmq.vocabulary.error_codes import ACCESS_REFUSED
 
 
@@ -154,6 +155,26 @@ def test_a_commit_whose_answer_is_lost_is_not_told_as_foreign(cluster: list[Fake
     assert request.stages == [part.stages["b"]]
     assert request.copies == [StageCopies("a", [part.stages["a"]])]
     assert commit(options, "s", 0, [part], True) is Committed.BEFORE
+
+
+def test_a_commit_tells_that_it_waits_for_queues_and_why(cluster: list[FakeNode]) -> None:
+    """Such a wait is not one for the node, which is there."""
+    a, *_ = cluster
+    options = options_of(a)
+    part = stage(options)
+    told: list[str] = []
+
+    def has_no_room_at_first(request: Request) -> Reply | None:
+        if not isinstance(request, CommitBatch):
+            return None
+        told.append(wait_in_words(least_s=0))
+        return BatchCommitted(False, len(told) == 2, "the memory alarm")
+
+    a.act = has_no_room_at_first
+    commit(options, "s", 7, [part], True)
+    what = "waiting for batch 7 of sink 's' to be in its queues, 0 s"
+    assert told == [what, f"{what}: the memory alarm"]
+    assert not wait_in_words(least_s=0)
 
 
 def test_a_batch_that_no_node_has_whole_is_not_published(cluster: list[FakeNode]) -> None:

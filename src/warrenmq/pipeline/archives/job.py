@@ -33,6 +33,8 @@ from warrenmq.pipeline.sharing import Sharing
 from warrenmq.pipeline.spark_run import StartingSpark, starting_spark
 from warrenmq.spark.homes import Homes
 from warrenmq.spark.options import OptionError, parse_options
+from warrenmq.spark.waits import Wait
+from warrenmq.vocabulary.names import name_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -338,6 +340,9 @@ class _Watch:
         self._rows_before = found.total_rows if found else 0
         self._due_s = 0.0
         self._lag: _Lag | None = None
+        # Why the lag is not known, and since when.
+        self._failure = ""
+        self._wait: Wait | None = None
 
     @contextlib.contextmanager
     def showing(self) -> Iterator[None]:
@@ -356,12 +361,23 @@ class _Watch:
         finally:
             is_over.set()
             thread.join()
+            self._end_wait()
+
+    def _end_wait(self) -> None:
+        if self._wait is not None:
+            self._wait.end()
+            self._wait = None
 
     def show(self) -> None:
         """Report the progress; asks the broker for the lag at most every `_ASK_S` seconds."""
         now = time.monotonic()
         if now >= self._due_s:
             self._lag = self.lag()
+            if self._lag is not None:
+                self._end_wait()
+            else:
+                self._wait = self._wait or Wait("the nodes of the queues")
+                self._wait.reason = self._failure
             self._due_s = now + _ASK_S
         found = self._books.committed()
         done = (found.total_rows if found else 0) - self._rows_before
@@ -379,12 +395,18 @@ class _Watch:
             located = homes.ask(LocateQueues(names, stream.pattern or ""))
             if located.nodes:
                 ids = {node.node: node.id for node in located.nodes}
-                needed = {ids.get(each.node, "") for each in located.homes}
+                for each in located.homes:
+                    if each.node not in ids:
+                        raise NodeUnreachableError(
+                            f"queue '{name_text(each.queue)}' is down, because its node {each.node} is"
+                        )
+                needed = {ids[each.node] for each in located.homes}
                 lists = [homes.ask_once(home, ListGroups(), GroupList) for home in needed]
             else:
                 with AdminClient(NodeAddress(self._stream.uri), _PURPOSE) as client:
                     lists = [client.request(ListGroups(), GroupList)]
-        except (AdminRefusedError, NodeUnreachableError):
+        except (AdminRefusedError, NodeUnreachableError) as error:
+            self._failure = str(error)
             return None
         groups = [group for each in lists for group in each.groups]
         members = [

@@ -205,6 +205,7 @@ class _Job:
         from warrenmq.admin.client.backup import BackupFailedError, back_up_node
         from warrenmq.pipeline.broker import RETRY_OPTION, as_job_error, reach
         from warrenmq.spark.retry import Retry
+        from warrenmq.spark.waits import waiting
 
         place = self.snapshot_directory if self.snapshot_directory is not None else self.begun.path
         snapshot = absolute(place) / f"warren-snapshot-{secrets.token_hex(4)}" / _SNAPSHOT
@@ -219,7 +220,8 @@ class _Job:
                     with reach(self.source, _PURPOSE, self.retry_timeout_s) as client:
                         retry.succeeded()
                         try:
-                            back_up_node(client, str(snapshot), self._show_snapshot)
+                            with waiting(f"the snapshot of {where}"):
+                                back_up_node(client, str(snapshot), self._show_snapshot)
                             break
                         except NodeUnreachableError as error:
                             # The node has died, and its unfinished snapshot with it.

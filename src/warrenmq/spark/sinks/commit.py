@@ -15,6 +15,7 @@ from warrenmq.spark.retry import SourceError
 from warrenmq.spark.sinks.nodes import sink_nodes
 from warrenmq.spark.sinks.options import SinkOptions
 from warrenmq.spark.sinks.staging import StagedRows, text_of
+from warrenmq.spark.waits import Wait
 
 _WAIT_MS: Final = 10_000
 
@@ -64,6 +65,7 @@ def commit(
     deadline = time.monotonic() + options.confirm_timeout_ms / 1000
     by: Committed | None = None
     nodes = sink_nodes(options)
+    wait = Wait(f"batch {batch} of sink '{sink}' to be in its queues") if is_awaited else None
     try:
         while True:
             if is_awaited:
@@ -80,6 +82,8 @@ def commit(
                     by = Committed.BEFORE if attempts == 1 else Committed.EITHER
             if reply.is_moved or not is_awaited:
                 return by
+            if wait is not None:
+                wait.reason = reply.shortage
             if time.monotonic() > deadline:
                 because = f": {reply.shortage}" if reply.shortage else ""
                 raise SourceError(
@@ -90,6 +94,9 @@ def commit(
         raise SourceError(
             f"batch {batch} of sink '{sink}' was refused: {text_of(error, options)}"
         ) from None
+    finally:
+        if wait is not None:
+            wait.end()
 
 
 def abort(options: SinkOptions, parts: Sequence[object]) -> None:

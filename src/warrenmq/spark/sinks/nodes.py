@@ -122,7 +122,7 @@ class SinkNodes:
             while True:
                 retry.attempt()
                 try:
-                    return self._first_reply(make, expected, wait_s, nodes)
+                    return self._first_reply(make, expected, wait_s, nodes, retry)
                 except (AdminRefusedError, NodeUnreachableError) as error:
                     if isinstance(error, AdminRefusedError) and not is_transient(error):
                         raise
@@ -134,12 +134,16 @@ class SinkNodes:
         expected: type[ReplyType],
         wait_s: float,
         nodes: Sequence[str],
+        retry: Retry,
     ) -> ReplyType:
         """One round of `request`; raises the error of the node that was tried last."""
         failure: AdminRefusedError | NodeUnreachableError | None = None
         for node in nodes or [place.node for place in self._order or self.find()]:
             try:
-                return self._client(node).request(make(node), expected, wait_s)
+                client = self._client(node)
+                # A node may take its time for the reply; it is not away meanwhile.
+                retry.connected()
+                return client.request(make(node), expected, wait_s)
             except NodeUnreachableError as error:
                 self._clients.pop(node, None)
                 failure = error

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pika
+from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.spark.kills import (
     BROKER,
@@ -72,13 +73,7 @@ class SinkRun(Run):
         numbers: list[int] = []
         with pika.BlockingConnection(pika.URLParameters(self.broker.uri)) as connection:
             for queue in self.queues:
-                bodies: list[bytes] = []
-                channel = connection.channel()
-                while True:
-                    method, _, body = channel.basic_get(queue, auto_ack=True)
-                    if method is None or body is None:
-                        break
-                    bodies.append(body)
+                bodies = drained(connection.channel(), queue)
                 last: dict[bytes, int] = {}
                 for body in bodies:
                     partition, number, _ = body.split(b":", 2)
@@ -100,6 +95,20 @@ class SinkRun(Run):
     def count_commits(self) -> int:
         """How many batches Spark has committed."""
         return self.count_in_log("commits")
+
+
+def drained(channel: BlockingChannel, queue: str) -> list[bytes]:
+    """The bodies of all messages of a queue, which are acked."""
+    bodies: list[bytes] = []
+    while count := channel.queue_declare(queue, passive=True).method.message_count:
+        for left, (method, _, body) in zip(
+            range(count - 1, -1, -1), channel.consume(queue), strict=False
+        ):
+            bodies.append(body)
+            if left == 0:
+                channel.basic_ack(method.delivery_tag, multiple=True)
+        channel.cancel()
+    return bodies
 
 
 def execute_run(seed: int, directory: Path) -> RunResult:

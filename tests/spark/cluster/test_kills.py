@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from tests.spark.cluster.sink_kills import DRIVER, ENTRY, MOVER, execute_run
+from tests.spark.cluster.sink_kills import ENTRY, MOVER, execute_run
 from tests.support.etcd import require_etcd
 from warrenmq.spark import SparkUnavailableError
 from warrenmq.spark.local.java import require_spark
@@ -21,5 +21,5 @@ def test_each_row_is_in_a_queue_once_whichever_node_dies(tmp_path: Path) -> None
         require_spark()
     except SparkUnavailableError as error:
         pytest.skip(str(error))
-    result = execute_run(1, tmp_path, [ENTRY, MOVER, DRIVER])
+    result = execute_run(1, tmp_path, [ENTRY, MOVER])
     assert result.messages >= 3000

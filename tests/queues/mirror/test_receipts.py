@@ -216,6 +216,23 @@ def test_a_copy_that_lacks_messages_has_no_receipts_for_them() -> None:
     assert late.bodies() == [b"m1", b"m2", b"m3"]
 
 
+def test_receipts_that_come_behind_a_synchronisation_are_not_durable_before_messages() -> None:
+    """The batch is torn: the copy has the rows of the definitions, and no message."""
+    master, _ = pair()
+    master.take(1, 4)
+    master.payload(1)
+    late = Copy()
+    late.follow(master, 1)
+    late.fill(master)
+    late.apply(master.payload(1))
+    late.commit(ok=False, is_torn=True)
+    late.crash()
+    late.lead(2)
+    late.take(1, 4)
+    late.commit()
+    assert late.bodies() == [b"m1", b"m2", b"m3"]
+
+
 def test_a_book_ends_at_the_copies_with_its_sink() -> None:
     master, copy = pair()
     master.take(1, 4)

@@ -42,6 +42,8 @@ class MirrorApplier:
         self.is_syncing: bool = False
         # What the master has told of receipts during the synchronisation; None: nothing yet.
         self._told: list[SinkReceipts] | None = None
+        # A synchronisation has ended, and no RECEIPTS has come since.
+        self._is_filled: bool = False
         self._held_bytes: i64 = held_bytes
         # By priority.
         self._levels: list[MirrorBacking | None] = []
@@ -195,6 +197,7 @@ class MirrorApplier:
         if is_complete and receipts is not None and told is not None:
             receipts.follow(self.queue.backing.ledger, told, FILLED)
             self._told = None
+        self._is_filled = is_complete
         return is_complete
 
     # -- records -----------------------------------------------------------------------------------
@@ -266,7 +269,10 @@ class MirrorApplier:
         if receipts is None:
             return False
         if not self.is_syncing:
-            return receipts.follow(backing.ledger, books, WHOLE)
+            # The first ones after a synchronisation may be about messages that are not durable yet.
+            state = FILLED if self._is_filled else WHOLE
+            self._is_filled = False
+            return receipts.follow(backing.ledger, books, state)
         self._told = books
         return receipts.follow(backing.ledger, books, LACKING)
 

@@ -43,6 +43,8 @@ MEANT = re.compile(
     r"|\S*\.message_stats\.\w+ is warren's own|\S*\.(recv|send)_oct(_details)? is warren's own"
     r"|\S*\.(message_stats|policy|effective_policy_definition|metadata|consumers) is warren's own"
     r"|\S*\.(being_drained|warren_version) is warren's own"
+    # A queue has it while it is idle, as of the last figures that RabbitMQ has taken of it.
+    r"|\S*\.idle_since is warren's own"
     # A number or "infinity"; the names of nodes.
     r"|\S*\.target_ram_count is a number, not a str|\S*\.cluster_state\.\S+ is (missing|warren's own)"
 )

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.awaiting import eventually
 from tests.support.command_line import warren_json
-from warrenmq.pipeline import Step, archive
+from warrenmq.pipeline import Step, archive, replay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,9 +80,63 @@ def test_an_archive_goes_on_at_the_next_master(
         trio[1].ctl("clear_policy", "mirrored")
 
 
-def _copies(node: "ClusterNode") -> list[str]:
+class KillInTheMiddle:
+    """A job's progress that kills a node when some of the messages are published, not all."""
+
+    def __init__(self, node: "ClusterNode") -> None:
+        self._node = node
+        self.done_at_kill = 0
+
+    def show(self, step: Step) -> None:
+        if step.name == "publishing" and 0 < step.done < MESSAGES and not self.done_at_kill:
+            self.done_at_kill = step.done
+            self._node.kill()
+
+
+def test_a_replay_goes_on_through_another_node(trio: "list[ClusterNode]", tmp_path: Path) -> None:
+    """The node of the URI dies in the middle, with the master of a queue; each row comes once."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from tests.spark.cluster.over_nodes import drained
+    from tests.support.cluster.trio import channels
+
+    queues = ["replayed-mirrored", "replayed-plain"]
+    assert trio[0].ctl("set_policy", "replayed", "^replayed-mirrored$", POLICY).code == 0
+    with channels(trio) as opened:
+        for queue, channel in zip(queues, opened, strict=False):
+            channel.queue_declare(queue, durable=True)
+    eventually(lambda: len(_copies(trio[1], queues[0])) == 2, "the queue has two mirrors in sync")
+    bodies = [b"m%d" % number for number in range(MESSAGES)]
+    rows = {
+        "body": bodies,
+        "exchange": [""] * MESSAGES,
+        "routing_key": [queues[number % 2] for number in range(MESSAGES)],
+    }
+    pq.write_table(pa.table(rows), tmp_path / "rows.parquet")
+    progress = KillInTheMiddle(trio[0])
+    try:
+        result = replay(
+            [tmp_path / "rows.parquet"],
+            uri=trio[0].uri,
+            # Several batches.
+            rate=MESSAGES / 4,
+            engine="local",
+            progress=progress,
+        )
+        assert 0 < progress.done_at_kill < MESSAGES
+        assert (result.published, result.unroutable) == (MESSAGES, 0)
+        # The other nodes still serve both queues.
+        for number, queue in enumerate(queues):
+            assert list(drained(trio[1], queue)) == bodies[number::2]
+    finally:
+        trio[0].start()
+        trio[1].ctl("clear_policy", "replayed")
+
+
+def _copies(node: "ClusterNode", queue: str = "mirrored") -> list[str]:
     rows = node.table("list_queues", "name", "synchronised_slave_pids")
-    (pids,) = [pids for name, pids in rows if name == "mirrored"]
+    (pids,) = [pids for name, pids in rows if name == queue]
     return [pid for pid in pids.strip("[]").split(",") if pid]
 
 

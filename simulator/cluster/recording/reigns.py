@@ -111,7 +111,7 @@ class Reigns:
         return sum(one != other for one, other in pairwise(nodes))
 
     def most_in_sync(self, queue: str, from_us: int, until_us: int) -> int | None:
-        """The most copies in sync that a queue had in a time; None if it was not mirrored before."""
+        """The most copies in sync that a queue had in a time; None if it had no mirrors before."""
         sizes = self._in_sync.get(queue, [])
         before = [size for at_us, size in sizes if at_us <= from_us]
         if not before:

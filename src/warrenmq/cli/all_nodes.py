@@ -1,4 +1,4 @@
-"""Reader groups and sinks of a cluster: each node knows the groups of its queues, and its stages."""
+"""Groups and sinks of a cluster: each node knows the groups of its queues, and its stages."""
 
 import sys
 from collections.abc import Iterator

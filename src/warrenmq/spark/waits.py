@@ -53,7 +53,7 @@ def waiting(what: str) -> Iterator[Wait]:
 
 
 def wait_in_words(least_s: float = ANNOUNCE_S) -> str:
-    """The longest wait of this process, one with a reason first; "" if none has lasted `least_s`."""
+    """The longest wait of this process, one with a reason first; "" if none lasts `least_s`."""
     long = [wait for wait in list(_waits.values()) if wait.lasts_s >= least_s]
     if not long:
         return ""

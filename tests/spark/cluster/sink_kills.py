@@ -1,4 +1,4 @@
-"""Writes into a cluster under kills: `python -m tests.spark.cluster.sink_kills --runs N [--seed S]`.
+"""Writes into a cluster under kills: `python -m tests.spark.cluster.sink_kills --runs N`.
 
 Each run writes numbered rows with tests/spark/sink_app.py into two mirrored queues and a plain one
 of a cluster of three nodes. At random moments it disturbs several of: the node of the URI, the

@@ -61,7 +61,7 @@ class Pauses(threading.Thread):
                 self._times.append(time.monotonic())
 
     def longest_after(self, since_s: float) -> float:
-        """Stop; the longest time (s) between two batches, of which the second was after `since_s`."""
+        """Stop; the longest time (s) between two batches, the second of them after `since_s`."""
         self._is_stopping.set()
         self.join()
         pairs = zip(self._times, self._times[1:], strict=False)

@@ -307,8 +307,8 @@ class PutGroupMember(Change):
     """The progress of a reader group in one queue; `acked` and `reserved` are seq ids.
 
     `is_ended`: the queue was deleted when the group had read all of it. `incarnation` tells the
-    lives of the queue's name apart (`Queue.incarnation`); 0: it is the id. `has_lapsed`: a copy that
-    may lack messages has taken over, and no opener has accepted that.
+    lives of the queue's name apart (`Queue.incarnation`); 0: it is the id. `has_lapsed`: a copy
+    that may lack messages has taken over, and no opener has accepted that.
     """
 
     vhost: bytes

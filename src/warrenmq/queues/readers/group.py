@@ -451,7 +451,7 @@ class GroupMember:
         self._go_on_attaching(queue)
 
     def _go_on_attaching(self, queue: Queue) -> None:
-        """Reserve a slice of the range now; further ones follow in later turns, or behind a load."""
+        """Reserve a slice of the range now; others follow in later turns, or behind a load."""
         if self._attach_slice() > 0:
             self._begin_attaching(queue)
             if self._attach_turns is None:

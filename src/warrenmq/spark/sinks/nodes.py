@@ -190,7 +190,7 @@ def sink_nodes(options: SinkOptions) -> SinkNodes:
 
 
 def with_nodes(options: SinkOptions) -> SinkOptions:
-    """`options` with the nodes that run now, for all tasks of a batch; as they are if none answers."""
+    """`options` with the nodes that run now, for all tasks of a batch; as they are without any."""
     try:
         return replace(options, nodes=sink_nodes(options).find())
     except (AdminRefusedError, NodeUnreachableError):

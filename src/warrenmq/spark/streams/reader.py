@@ -70,8 +70,8 @@ class GroupSlice:
     end: int
     # Files that have the whole slice; None when the node knows none.
     files: "SliceInFiles | None"
-    # The queue's home when the batch was planned, and where all nodes were; "" and none for a broker
-    # that runs alone.
+    # The queue's home when the batch was planned, and where all nodes were; "" and none for a
+    # broker that runs alone.
     home: str = ""
     places: Mapping[str, Place] = field(default_factory=dict, compare=False)
 

@@ -107,9 +107,9 @@ class SinkWriter:
             self._count += 1
             queue = self._world.rng.choice(queues)
             self._messages.append(_Staged(name, body, queue, self._count))
-        self.go_on()
+        self.resume()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Take what nodes have answered, and do what is next."""
         for side in self._sides:
             if self._is_up(side.member):

@@ -46,7 +46,7 @@ class SparkSteps(NodeSteps):
         for reader in self.readers.values():
             reader.take_answers()
         for writer in self._writers.values():
-            writer.go_on()
+            writer.resume()
 
     def end_feedings(self) -> None:
         """Let the consumers at all nodes leave."""
@@ -118,7 +118,7 @@ class SparkSteps(NodeSteps):
                 break
             world.pump()
             world.advance(_FINE_MS, _FINE_MS)
-            writer.go_on()
+            writer.resume()
         if writer is None or not writer.is_committing:
             return
         for _ in range(step.number(2)):
@@ -132,7 +132,7 @@ class SparkSteps(NodeSteps):
             if name in world.members:
                 world.crash(name, step.text(4), False)
             world.advance(step.number(5), _STEP_MS)
-            writer.go_on()
+            writer.resume()
 
     def _write(self, number: int, count: int) -> SinkWriter | None:
         queues = [queue_name(each) for each in range(FIXED_QUEUES) if self._keeps_all(each)]
@@ -156,7 +156,7 @@ class SparkSteps(NodeSteps):
             if self.world.now_ms > deadline_ms:
                 raise Violation("stuck", "a batch of a sink is not committed")
             for writer in self._writers.values():
-                writer.go_on()
+                writer.resume()
             self.world.pump()
             self.world.advance(_STEP_MS, _STEP_MS)
 

@@ -180,7 +180,7 @@ class WarrenBatchReader(DataSourceReader):
     def _queue_link(
         self, queue: bytes, home: str, places: Mapping[str, Place] = NOWHERE
     ) -> BrokerLink | QueueLink:
-        """This process's connection to the home of `queue`; the driver has seen nodes at `places`."""
+        """This process's connection to the home of `queue`; the driver saw nodes at `places`."""
         if not home:
             return self._link(home)
         homes = self._homes()

@@ -381,7 +381,7 @@ PLANTED: dict[str, Planted] = {
     "a candidate that was away itself": Planted(
         depose_after_an_absence,
         "flip-flop",
-        replace(history(3, policy("", 3), []), parting=QUIET_RETURN),
+        replace(history(3, policy("", 3), [Step("wait", (100,), 1)]), parting=QUIET_RETURN),
     ),
     "a master that waits for a mirror for long": Planted(
         wait_for_late_mirrors,

@@ -24,7 +24,7 @@ TARGETS: Final = 3
 NO_RULES: Final = QueueRules()
 # Times of messages and of queues (ms): within a step or two, within the history, and beyond it.
 TTLS_MS: Final = (400, 4000, 900_000)
-# Queues from this one on come and go, and may expire unused: within the history, or only after it.
+# Queues with this number or a higher one are deleted and declared again; some have x-expires.
 FIRST_FLEETING: Final = 3
 EXPIRES_MS: Final = (1500, 6000)
 # Share of the histories whose queues have no rules.

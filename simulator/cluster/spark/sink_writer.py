@@ -71,7 +71,7 @@ class SinkWriter:
         self._world = world
         self._name = name
         self._batch = 0
-        # Messages of all batches so far.
+        # How many messages all batches so far have.
         self._count = 0
         self._messages: list[_Staged] = []
         # The history knows that the batch may be committed.
@@ -93,7 +93,7 @@ class SinkWriter:
 
     @property
     def is_committing(self) -> bool:
-        """Whether a node was asked to commit the batch, and has not answered."""
+        """Whether the writer waits for the answer to its commit."""
         return self._asked is not None
 
     def write(self, queues: list[bytes], count: int) -> None:

@@ -20,7 +20,7 @@ POSITIONS_MAX: Final = 65_536
 WHOLE: Final = 0
 # It is being synchronised: it gets no receipt, as the message may be missing.
 LACKING: Final = 1
-# It has just got everything that was missing, in the batch of the journal that gathers.
+# Its synchronisation has just ended: the journal batch that is not written yet has the messages.
 FILLED: Final = 2
 
 

@@ -92,7 +92,7 @@ def with_copies(row: PutSink, copies: Copies, mover: bytes) -> PutSink:
 
 
 def without_node(row: PutSink, node: bytes) -> PutSink | None:
-    """The row without the copy of `node`; None if it has none. Raises MetadataDamaged."""
+    """The row without the stages of `node`; None if it names none. Raises MetadataDamaged."""
     copies = copies_of(row)
     if node not in copies:
         return None

@@ -84,7 +84,9 @@ def test_every_error_that_is_explained_is_one_that_can_come() -> None:
         if "Python worker" in text:
             # An error of Spark's own.
             continue
-        parts = [re.escape(part) for part in re.split(r"\bN\b", text.removeprefix("data loss: "))]
+        # These words are put before a text.
+        bare = text.removeprefix("data loss: ").removeprefix("waiting for ")
+        parts = [re.escape(part) for part in re.split(r"\bN\b", bare)]
         if "(retryTimeoutMs)" in text or "(confirmTimeoutMs)" in text:
             parts[-1] = parts[-1].replace("retryTimeoutMs", ".*")
             parts[-1] = parts[-1].replace("confirmTimeoutMs", ".*")

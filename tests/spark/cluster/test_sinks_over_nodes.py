@@ -41,13 +41,15 @@ def status(node: ClusterNode, sink: str) -> SinkStatus:
 
 
 def check(trio: list[ClusterNode], name: str, bodies: list[bytes]) -> None:
-    """Each queue has the messages of the batch once, in order, and no node keeps anything."""
+    """Each queue has the messages of the batch once, in order, and no node keeps stages."""
     for number, node in enumerate(trio, 1):
         assert list(drained(node, f"{name}{number}")) == bodies, node.name
     for node in trio:
         with AdminClient(NodeAddress(node.uri)) as client:
             sinks = client.request(ListSinks(), SinkList).sinks
-        assert all(each.stages == 0 and "/" not in each.sink for each in sinks)
+        # What jobs of other tests have staged at a node that died waits there for an hour.
+        (own,) = [each for each in sinks if name in each.sink]
+        assert own.sink == name and own.stages == 0
 
 
 def test_a_batch_reaches_queues_of_all_nodes_in_order(trio: list[ClusterNode]) -> None:

@@ -19,6 +19,7 @@ from warrenmq.admin.protocol.sinks import (
     StageCopies,
     StageMessages,
 )
+from warrenmq.spark import waits
 from warrenmq.spark.retry import BrokerAwayError, SourceError
 from warrenmq.spark.sinks import nodes
 from warrenmq.spark.sinks.commit import Committed, abort, commit
@@ -32,6 +33,8 @@ from warrenmq.vocabulary.error_codes import ACCESS_REFUSED
 @pytest.fixture(autouse=True)
 def as_a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nodes, "_known", {})
+    # Threads of earlier tests may still wait for nodes that are gone.
+    monkeypatch.setattr(waits, "_waits", {})
 
 
 @pytest.fixture

@@ -266,7 +266,7 @@ class Member(SimulatedNode):
         self._calls = NodeCalls(self.wake)
         # Nodes of a simulation ask each other nothing else.
         self._calls.answerer = StagedReceiver(
-            self.broker, self._time, lambda _node, _request, _reply: None
+            self.broker, self.follower.followed, self._time, lambda _node, _request, _reply: None
         ).answer
         self.broker.slice_carrier = StagedCarrier(self.broker, self._calls, clock)
         self._handler = NodeLinks(

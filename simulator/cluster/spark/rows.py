@@ -1,7 +1,8 @@
-"""The rows that a reader group gives its program, over the masters of its queue and repeats.
+"""The rows that a program reads through a reader group while its queue changes masters.
 
-The offsets of a batch name its rows: whoever reads a range again gets the same rows in the same
-order, wherever the queue has its master by then. No message is two rows.
+The program may read a batch again, as Spark does after a failure. The offsets of a batch name its
+rows: reading them again gives the same rows in the same order at whichever node has the master of
+the queue by then. No message becomes two rows.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ class QueueCopy:
     """A copy of a mirrored queue.
 
     `epoch` is the highest one that the copy has seen, and `epoch_start` the seq id of the epoch's
-    first message. All messages of the copy are below `next_seq`. `birth`: the queue's incarnation
-    in its cluster, the same in all copies.
+    first message. All messages of the copy are below `next_seq`. `birth` tells the queue from
+    others of its name that were deleted before, and is the same in all copies.
     """
 
     birth: int

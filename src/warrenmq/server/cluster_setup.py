@@ -86,6 +86,6 @@ def carry_staged(
 
     `calls` answers the other calls of nodes.
     """
-    cluster.calls.answerer = StagedReceiver(broker, now_ms, calls).answer
+    cluster.calls.answerer = StagedReceiver(broker, cluster.followed, now_ms, calls).answer
     clock = NodeClock(loop, now_ms, wake)
     broker.slice_carrier = StagedCarrier(broker, cluster.calls, clock)

@@ -13,7 +13,8 @@ from warrenmq.cluster.sinks.carrier import StagedCarrier
 from warrenmq.cluster.sinks.receiver import StagedReceiver
 from warrenmq.queues.queue import Queue
 
-SINK_KEY = b"sink/1"
+SINK_BIRTH = 1
+SINK_KEY = b"sink/%d" % SINK_BIRTH
 
 
 class Timers(ClusterClock):
@@ -80,12 +81,17 @@ class Carriers:
     def __init__(self, cluster: TwoNodes) -> None:
         self.cluster = cluster
         self.timers = Timers(cluster)
+        # What both nodes have followed; the sink of `SINK_KEY` is in force later.
+        self.followed = 0
         self.receivers: dict[bytes, StagedReceiver] = {}
         self.calls: dict[bytes, MemoryCalls] = {}
         for name, node in cluster.nodes.items():
             self.calls[name] = MemoryCalls(self, name)
             self.receivers[name] = StagedReceiver(
-                node.broker, self.timers.now_ms, lambda _node, _request, _reply: None
+                node.broker,
+                lambda: self.followed,
+                self.timers.now_ms,
+                lambda _node, _request, _reply: None,
             )
             node.broker.slice_carrier = StagedCarrier(node.broker, self.calls[name], self.timers)
 

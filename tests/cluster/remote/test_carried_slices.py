@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cluster.remote.carried_slices import Carriers, copy_of
+from tests.cluster.remote.carried_slices import SINK_BIRTH, Carriers, copy_of
 from tests.cluster.remote.conftest import near
 from tests.cluster.remote.held_parties import HeldParties
 from tests.cluster.remote.two_nodes import BACK, FRONT, TwoNodes
@@ -86,6 +86,17 @@ def test_a_node_that_is_away_stops_the_next_slice_only(carriers: Carriers) -> No
     carriers.calls[BACK].is_cut = False
     carriers.pass_time()
     assert carriers.bodies(FRONT, b"far") == bodies(10)
+
+
+def test_a_mover_is_refused_whose_sink_is_deleted(carriers: Carriers) -> None:
+    """It was frozen meanwhile. The sink is not in force where it is unknown: gone, or not yet."""
+    carriers.followed = SINK_BIRTH
+    carriers.move(BACK, messages(3))
+    carriers.pass_time()
+    assert not carriers.bodies(FRONT, b"far")
+    carriers.followed = SINK_BIRTH - 1
+    carriers.pass_time()
+    assert carriers.bodies(FRONT, b"far") == bodies(3)
 
 
 def test_a_queue_that_is_deleted_is_not_waited_for(carriers: Carriers) -> None:

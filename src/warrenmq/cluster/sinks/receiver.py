@@ -12,10 +12,12 @@ from warrenmq.broker.vhost.sinks.receipt_waits import TakeWaiter
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.cluster.links.node_calls import Answerer
 from warrenmq.cluster.sinks import calls
+from warrenmq.cluster.sinks.sink_row import parse_sink_key
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.store.model.message import Message
 
 _FULL = "memory or disk is short"
+_DELETED = "the sink is deleted"
 
 
 class _Answer(TakeWaiter):
@@ -32,10 +34,20 @@ class _Answer(TakeWaiter):
 
 
 class StagedReceiver:
-    """Answers the calls of other nodes about staged messages, and passes all others to `rest`."""
+    """Answers the calls of other nodes about staged messages, and passes all others to `rest`.
 
-    def __init__(self, broker: Broker, now_ms: Callable[[], int], rest: Answerer) -> None:
+    `followed()` is the last revision of the cluster that is in force at this node.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        followed: Callable[[], int],
+        now_ms: Callable[[], int],
+        rest: Answerer,
+    ) -> None:
         self._broker = broker
+        self._followed = followed
         self._now_ms = now_ms
         self._rest = rest
         # The pieces of large bodies that have come, by node, vhost, sink and position.
@@ -52,12 +64,16 @@ class StagedReceiver:
 
         try:
             decoded = calls.decode_request(request)
-        except msgspec.DecodeError as error:
+            life = parse_sink_key(decoded.sink)
+        except (msgspec.DecodeError, ValueError) as error:
             answer(f"it cannot be read: {error}")
             return
         vhost = self._broker.vhosts.get(decoded.vhost)
         if vhost is None:
             answer("the vhost is not there")
+        elif self._is_over(vhost, decoded.sink, *life):
+            # Its receipts are gone: what a node sends that was frozen meanwhile would come twice.
+            answer(_DELETED)
         elif isinstance(decoded, calls.CarryPiece):
             self._take_piece(node, decoded)
             answer()
@@ -65,6 +81,11 @@ class StagedReceiver:
             answer(_FULL)
         else:
             self._take(node, vhost, decoded, _Answer(vhost, decoded.sink, reply))
+
+    def _is_over(self, vhost: Vhost, key: bytes, name: bytes, birth: int) -> bool:
+        """Whether the life of a sink is over, as opposed to one that is not in force here yet."""
+        sink = vhost.staging.sinks.get(name)
+        return (sink is None or sink.key != key) and birth <= self._followed()
 
     def _take(self, node: str, vhost: Vhost, carried: calls.CarrySlice, answer: _Answer) -> None:
         vhost.receipts.raise_floor(carried.sink, carried.floor)

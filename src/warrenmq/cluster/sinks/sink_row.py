@@ -47,6 +47,12 @@ def sink_key(row: PutSink) -> bytes:
     return b"%s/%d" % (row.name, row.birth)
 
 
+def parse_sink_key(key: bytes) -> tuple[bytes, int]:
+    """The name and the birth in a key that `sink_key` has made. Raises ValueError for another."""
+    name, _, birth = key.rpartition(b"/")
+    return name, int(birth)
+
+
 def committed(
     vhost: bytes,
     name: bytes,

@@ -40,8 +40,8 @@ class StagedRows(WriterCommitMessage):
 
     sink: str
     partition: int
-    # Ids of the stages by node ("" for one that runs alone), all with the same rows. Empty when the
-    # task had no rows.
+    # The stage that each node has, by the node's name ("" for a lone node). All stages have the same
+    # rows. It is empty when the task had no rows.
     stages: dict[str, int]
     # Count of staged messages that no queue would get.
     unroutable: int

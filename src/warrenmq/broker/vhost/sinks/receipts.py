@@ -117,16 +117,7 @@ class Receipts(ReceiptHost):
             return ""
         if position >= book.floor + POSITIONS_MAX:
             return "a message is too far ahead of the sink's other messages"
-        message = delivery.message
-        moved = MovedMessage(
-            message.address,
-            message.properties,
-            message.body,
-            message.persistent,
-            message.timestamp_ms,
-            book.id,
-            position,
-        )
+        moved = _as_moved(delivery.message, book, position)
         properties = inspect(moved)
         # A committed message must not vanish: no queue may refuse it.
         arrive(
@@ -352,15 +343,7 @@ class Receipts(ReceiptHost):
         book = self._book(sink, self._queue_id(ledger))
         if book.has(position):
             return None
-        moved = MovedMessage(
-            message.address,
-            message.properties,
-            message.body,
-            message.persistent,
-            message.timestamp_ms,
-            book.id,
-            position,
-        )
+        moved = _as_moved(message, book, position)
         self.vhost.journal.moves.add(moved)
         self._expect(book, position, moved)
         return moved
@@ -443,6 +426,19 @@ def _as_runs(ends: list[int]) -> Runs:
 def _among(runs: Runs, pending: dict[int, MovedMessage | None]) -> Runs:
     """The positions of `runs` that are pending."""
     return merge_runs([(each, each) for each in pending if contains(runs, each)])
+
+
+def _as_moved(message: Message, book: ReceiptBook, position: i64) -> MovedMessage:
+    """The message of a sink as its receipt in `book`."""
+    return MovedMessage(
+        message.address,
+        message.properties,
+        message.body,
+        message.persistent,
+        message.timestamp_ms,
+        book.id,
+        position,
+    )
 
 
 def _has_own_book(queue: Queue) -> bool:

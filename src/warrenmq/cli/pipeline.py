@@ -34,8 +34,8 @@ from warrenmq.spark.reason import one_line
 _log = logging.getLogger("warren.pipeline")
 
 pipeline = typer.Typer(
-    help="Jobs on queues, stores and archives. Small ones run in processes of this machine, without Java; "
-    "others on Spark, which needs the extra spark and Java 17 or newer.",
+    help="Jobs on queues, stores and archives. They run on Spark, which needs the extra spark and Java 17 or "
+    "newer; most can do without (--engine local).",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -70,7 +70,7 @@ EngineOption = Annotated[
     EngineChoice,
     typer.Option(
         "--engine",
-        help="Where the work runs. local: this machine, without Java; auto: local for small input, else spark.",
+        help="Where the work runs. local: this machine, without Java; auto: spark where it can run, else local.",
     ),
 ]
 Traceback = Annotated[

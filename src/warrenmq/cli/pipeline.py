@@ -113,6 +113,10 @@ _FAILURES: Final = (
 )
 
 
+class InterruptedExit(typer.Exit):
+    """The exit of a job that Ctrl-C has ended."""
+
+
 @pipeline.callback()
 def _pipeline() -> None:
     pass
@@ -137,7 +141,7 @@ def run_job(
             result = work(progress)
     except KeyboardInterrupt:
         print("warren: interrupted", file=sys.stderr)
-        raise typer.Exit(FAILED_EXIT) from None
+        raise InterruptedExit(FAILED_EXIT) from None
     except Exception as error:
         # Python exits with 1 after an uncaught error, but 1 means that the job found problems.
         _tell(error, traceback)

@@ -72,12 +72,14 @@ demo-cluster: setup ## a mirrored queue on three nodes loses its master three ti
 # the management. They wait more than they compute.
 test: lint test-most test-interpreted test-apart test-management ## everything that a change must pass
 
-# What runs once: tests of code that is never compiled, tests that use a node from outside with tools and clients, and
-# tests that start whole clusters. tests/protocol and tests/server show that both builds do the same for a client.
+# What runs once: tests of code that is never compiled, tests that use or kill a node from outside, and tests that start
+# whole clusters. tests/protocol and tests/server show that both builds do the same for a client, the simulator that
+# both keep what a crash may not take.
 ONCE := admin/control admin/definitions admin/readers bench cli cluster/groups cluster/membership cluster/metadata \
-	cluster/mirrored cluster/nodes cluster/rig cluster/ring demo examples hostile interop management packaging peers \
+	cluster/mirrored cluster/nodes cluster/partitions cluster/rig cluster/ring cluster/sinks/test_real_movers.py \
+	cluster/sinks/test_real_receipts.py demo differential examples hostile interop kill management packaging peers \
 	pipeline simulator/checker simulator/test_planted_bugs.py spark store/test_check.py store/test_lost_definitions.py \
-	store/test_salvage.py testing tidy topology warrenctl
+	store/test_salvage.py tables/rabbitmq tables/test_logs.py tables/test_store.py testing tidy topology warrenctl
 # Spark, which one process starts once, and tests that wait for processes of their own.
 APART := bench cli cluster demo packaging pipeline simulator/checker spark testing
 

@@ -135,11 +135,11 @@ class Planted:
 
 PLANTED: dict[str, Planted] = {
     "a reservation that is not replicated": Planted(keep_reservations, 206),
-    "an ack that is not replicated": Planted(keep_acks, 1),
-    "an answer that waits for no copy": Planted(answer_alone, 214),
+    "an ack that is not replicated": Planted(keep_acks, 5),
+    "an answer that waits for no copy": Planted(answer_alone, 220),
     "an old epoch that is accepted": Planted(accept_old_epochs, 206),
     "a range that begins too late": Planted(skip_the_first, 1),
     "a single active consumer that is not alone": Planted(feed_all, 10),
     "a confirm with too few copies in sync": Planted(ignore_min_sync, 10),
-    "a queue that expires too early": Planted(expire_early, 1),
+    "a queue that expires too early": Planted(expire_early, 69),
 }

@@ -22,8 +22,8 @@ from warrenmq.build import build_name
 
 # `simulator.simulate` runs more. The interpreted build, which is slower, tries some of them; the
 # compiled build, whose engine is the same, tries all.
-FIXED_SEEDS = 600 if build_name() == "compiled" else 50
-EXPLORED_SEEDS = 600 if build_name() == "compiled" else 50
+FIXED_SEEDS = 300 if build_name() == "compiled" else 50
+EXPLORED_SEEDS = 300 if build_name() == "compiled" else 50
 CHUNK = 25
 # Chunks after which a process is replaced, with everything that its dropped nodes have left.
 TASKS = 40

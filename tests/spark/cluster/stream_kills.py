@@ -164,6 +164,7 @@ def execute_run(seed: int, directory: Path) -> RunResult:
         result = run.execute_with(run.chance.choice(BESIDES))
     shutil.rmtree(place)
     _pauses.append(run.pause_s)
+    sys.stdout.write(f"seed {seed}: {run.pause_s:.1f} s without a batch after a master's death\n")
     return result
 
 

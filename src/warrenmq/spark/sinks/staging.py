@@ -40,7 +40,7 @@ class StagedRows(WriterCommitMessage):
 
     sink: str
     partition: int
-    # The stage that each node has, by the node's name ("" for a lone node). All stages have the same
+    # The stage that each node has, by the name of the node ("" for a lone one). All have the same
     # rows. It is empty when the task had no rows.
     stages: dict[str, int]
     # Count of staged messages that no queue would get.

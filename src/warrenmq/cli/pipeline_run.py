@@ -17,7 +17,7 @@ from warrenmq.cli.output import fail
 from warrenmq.cli.pipeline import InterruptedExit, pipeline
 from warrenmq.cli.pipeline_words import context_of
 from warrenmq.management.jobs.kinds import BadArguments
-from warrenmq.pipeline.result import FAILED_EXIT, OK_EXIT
+from warrenmq.pipeline.result import OK_EXIT
 
 # Commands of `warren pipeline` that are no jobs.
 _NO_JOBS: Final = ("run", "schedule")

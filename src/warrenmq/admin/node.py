@@ -7,7 +7,7 @@ reserved. From then on each `AdminVhost` tells its vhost which entries the group
 
 import hmac
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
@@ -98,6 +98,13 @@ class AdminVhost:
                 MOVED,
                 f"queue '{name_text(name)}' is served by node {name_text(remote.home.name)}",
             )
+
+    def expect_served_here(self, incarnations: Iterable[int]) -> None:
+        """Raise GroupError if another node serves one of the queues of these incarnations."""
+        wanted = set(incarnations)
+        for remote in self._vhost.remote_queues.values():
+            if remote.definition.birth in wanted:
+                self.expect_here(remote.name)
 
     def homes(self) -> list[tuple[bytes, bool, str]]:
         """The queues of all nodes: name, whether durable, and node, "" for this one."""

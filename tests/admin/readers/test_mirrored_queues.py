@@ -169,6 +169,32 @@ def test_a_new_master_has_what_the_reader_was_told(pair: tuple[Copy, Copy]) -> N
     assert client.refused(dataclasses.replace(group, epoch=group.epoch - 1).ack(third)) == FENCED
 
 
+@pytest.mark.parametrize("reads_more", [False, True])
+def test_a_master_that_was_away_refuses_what_it_has_no_more(
+    pair: tuple[Copy, Copy], reads_more: bool
+) -> None:
+    """It died, came back and dropped its copy: the reader, who did not see that, goes elsewhere."""
+    master, _ = pair
+    group = opened(master)
+    if reads_more:
+        master.node.declare(b"r")
+        reply = master.client.must(OpenGroup("g", [b"q", b"r"]))
+        assert isinstance(reply, GroupOpened)
+        group = dataclasses.replace(group, epoch=reply.epoch)
+    end = group.reserved + 10
+    master.client.must(group.reserve(0, 10))
+    master.crash()
+    vhost, now_ms = master.node.vhost, master.node.clock.now_ms()
+    vhost.add_remote_queue(master.queue.definition, b"other@host", 2)
+    vhost.remove_hidden_queue(master.queue, now_ms)
+    for request in (
+        group.reserve(end, 10),
+        group.ack(end),
+        Fetch(group.name, group.epoch, group.incarnation, 0, end, COUNT, 1 << 20),
+    ):
+        assert text_of(master.client, request, MOVED) == "queue 'q' is served by node other@host"
+
+
 def test_a_deposed_master_follows_the_new_one(pair: tuple[Copy, Copy]) -> None:
     """What only the old master knew counts no more; a message is never in two hands."""
     master, mirror = pair

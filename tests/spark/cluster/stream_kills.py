@@ -41,6 +41,9 @@ BESIDES = (DRIVER, WORKER, SECOND, PARTITION)
 # A publisher leaves a node that has stopped after some seconds.
 IMPATIENT: Final = "?heartbeat=4&socket_timeout=5&stack_timeout=8"
 STEP_S: Final = 0.02
+# Batches that Spark commits before the master is killed, and before the pause is taken.
+WARM_BATCHES: Final = 4
+BATCHES_AFTER: Final = 2
 
 
 class Pauses(threading.Thread):
@@ -93,10 +96,13 @@ class ClusterStreamRun(Run):
         killed_s = time.monotonic()
         try:
             self.await_batch()
+            # A JVM that has just started is slow by itself.
+            self.await_commits(WARM_BATCHES)
+            self.await_batch()
             killed_s = time.monotonic()
             victim = self.master()
             victim.kill()
-            self.await_batch()
+            self.await_commits(BATCHES_AFTER)
             self.pause_s = pauses.longest_after(killed_s)
             victim.start()
             self.cluster.await_all()
@@ -116,6 +122,11 @@ class ClusterStreamRun(Run):
         return RunResult(
             self.seed, [MASTER, besides], len(publisher.confirmed), self.count_batches()
         )
+
+    def await_commits(self, more: int) -> None:
+        """Return when Spark has committed so many more batches."""
+        wanted = self.count_in_log("commits") + more
+        self.wait_for(lambda: self.count_in_log("commits") >= wanted)
 
     def disturb(self, kind: str, first: ClusterNode) -> None:
         """Do what `kind` says; all nodes run again when it returns."""

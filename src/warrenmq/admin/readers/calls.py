@@ -8,7 +8,8 @@ A definition never leads the journal's acks (broker/vhost/readers.py). Therefore
 twice, and an ack inside a reserve goes into the next definition.
 """
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from warrenmq.admin.clock import Clock, Timer
@@ -30,7 +31,13 @@ from warrenmq.queues.readers.groups import ReaderGroup
 from warrenmq.queues.readers.planned_range import PlannedRange
 from warrenmq.queues.readers.record_block import encode_block
 from warrenmq.queues.readers.segment_places import SegmentPlaces
-from warrenmq.vocabulary.error_codes import ACCESS_REFUSED, BAD_REQUEST, NOT_FOUND, PRECONDITION
+from warrenmq.vocabulary.error_codes import (
+    ACCESS_REFUSED,
+    BAD_REQUEST,
+    DATA_LOSS,
+    NOT_FOUND,
+    PRECONDITION,
+)
 from warrenmq.vocabulary.names import name_text
 
 # Interval (s) at which a plan looks whether the dead letters of its range have left their queue.
@@ -189,16 +196,19 @@ class GroupCalls:
 
     def reserve(self, request: requests.Reserve) -> None:
         """Reserve: answer when the ranges are durable, or with empty ones after `wait_ms`."""
-        group = self._vhost.reader_groups.get(request.group.encode())
-        for member in group.members.values():
-            self.expect_read(member.queue_name)
-        poll = ReservePoll(self._vhost, self._clock, group, request, self._rights, self._end_poll)
-        self._poll = poll
-        try:
-            poll.start()
-        except GroupError:
-            self.stop()
-            raise
+        with self._or_moved(request.starts):
+            group = self._vhost.reader_groups.get(request.group.encode())
+            for member in group.members.values():
+                self.expect_read(member.queue_name)
+            poll = ReservePoll(
+                self._vhost, self._clock, group, request, self._rights, self._end_poll
+            )
+            self._poll = poll
+            try:
+                poll.start()
+            except GroupError:
+                self.stop()
+                raise
 
     def plan_range(self, request: requests.PlanRange) -> None:
         """PlanRange: reject what is too large, then answer with the slices that have messages."""
@@ -321,9 +331,10 @@ class GroupCalls:
 
     def ack(self, request: requests.Ack) -> None:
         """Ack: commit the journal's acks, then the group's definition, then answer."""
-        group = self._vhost.reader_groups.get(request.group.encode())
-        group.expect(request.epoch)
-        members = [(group.member(incarnation), end) for incarnation, end in request.ends.items()]
+        with self._or_moved(request.ends):
+            group = self._vhost.reader_groups.get(request.group.encode())
+            group.expect(request.epoch)
+            members = [(group.member(each), end) for each, end in request.ends.items()]
         for member, end in members:
             self.expect_read(member.queue_name)
             member.check_end(end)
@@ -390,13 +401,28 @@ class GroupCalls:
         when_ages_known(groups, self._clock, answer)
 
     def _expect(self, name: str, epoch: int, incarnation: int) -> GroupMember:
-        group = self._vhost.reader_groups.get(name.encode())
-        group.expect(epoch)
-        member = group.member(incarnation)
+        with self._or_moved([incarnation]):
+            group = self._vhost.reader_groups.get(name.encode())
+            group.expect(epoch)
+            member = group.member(incarnation)
         self.expect_read(member.queue_name)
         if not member.is_ended:
             member.expect_queue(self._clock.now_ms())
         return member
+
+    @contextlib.contextmanager
+    def _or_moved(self, incarnations: Iterable[int]) -> Iterator[None]:
+        """Say that a queue has moved, instead of that the group does not read it here.
+
+        A node that has died and is back drops its copy of a queue, and the group's part with it,
+        perhaps before the reader knows that the node was away.
+        """
+        try:
+            yield
+        except GroupError as error:
+            if error.code in (NOT_FOUND, DATA_LOSS):
+                self._vhost.expect_served_here(incarnations)
+            raise
 
     def expect_read(self, queue: bytes) -> None:
         """Raise GroupError when the session may not read `queue`, whether it exists or not."""

@@ -21,7 +21,7 @@ def test_the_jobs_run_one_after_the_other(original: Path, tmp_path: Path) -> Non
     file.write_text(
         f"# every night\n\nbackup '{tmp_path}/a backup' --data-dir {original}\n"
         f"verify {original} # all of it\n"
-        f"restore '{tmp_path}/a backup' {tmp_path / 'data'} --engine local\n"
+        f"restore '{tmp_path}/a backup' --data-dir {tmp_path / 'data'} --engine local\n"
     )
     done = warren("pipeline", "run", file)
     assert done.returncode == 0, done.stderr
@@ -29,7 +29,7 @@ def test_the_jobs_run_one_after_the_other(original: Path, tmp_path: Path) -> Non
     assert places == [
         f"{file}, line 3: backup '{tmp_path}/a backup' --data-dir {original}",
         f"{file}, line 4: verify {original}",
-        f"{file}, line 5: restore '{tmp_path}/a backup' {tmp_path / 'data'} --engine local",
+        f"{file}, line 5: restore '{tmp_path}/a backup' --data-dir {tmp_path / 'data'} --engine local",
     ]
     assert f" {MESSAGES} messages," in done.stdout
     assert check_directory(tmp_path / "data").is_clean

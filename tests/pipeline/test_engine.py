@@ -1,6 +1,7 @@
 """A job chooses the right engine, and gives the same result in one process, several, and Spark."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -25,8 +26,9 @@ from warrenmq.pipeline import (
     restore_live,
     verify_job,
 )
-from warrenmq.pipeline.engine import LOCAL_BYTES_MAX, is_local, sharing_for
+from warrenmq.pipeline.engine import is_local, require_engine, sharing_for
 from warrenmq.pipeline.progress import Silent
+from warrenmq.pipeline.rebuild_index_job import rebuild_index
 from warrenmq.pipeline.result import JobError
 from warrenmq.pipeline.sharing import LocalSharing
 from warrenmq.pipeline.tasks import TaskRunner
@@ -58,19 +60,22 @@ def blunder(part: Iterable[Any]) -> Iterator[str]:
     raise KeyError("a mistake of ours")
 
 
-def test_small_input_is_local_and_large_input_needs_a_spark_that_is_there(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_job_runs_on_spark_unless_it_is_not_there_or_not_wanted(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(engine, "_can_have_spark", lambda: True)
-    assert is_local("auto", LOCAL_BYTES_MAX) and not is_local("auto", LOCAL_BYTES_MAX + 1)
-    assert not is_local("auto", 0, master="local[1]")
-    assert not is_local("spark", 0) and is_local("local", 1 << 60)
-    monkeypatch.setattr(engine, "_can_have_spark", lambda: False)
-    assert is_local("auto", 1 << 60)
+    monkeypatch.setattr(engine, "_why_not_spark", lambda: "")
+    assert not is_local("auto") and not is_local("spark") and is_local("local")
+    require_engine("local")
+    monkeypatch.setattr(engine, "_why_not_spark", lambda: "no Java")
+    assert is_local("auto") and not is_local("spark")
+    assert not is_local("auto", master="local[1]")
+    assert not caplog.messages
+    require_engine("auto")
+    assert caplog.messages == ["the job runs on this machine, without Spark: no Java"]
     with pytest.raises(JobError, match="the engine local uses no Spark"):
-        is_local("local", 0, master="local[1]")
+        is_local("local", master="local[1]")
     with pytest.raises(JobError, match="unknown engine 'fast'; there are: auto, spark, local"):
-        is_local("fast", 0)  # type: ignore[arg-type]  # what a program may pass
+        is_local("fast")  # type: ignore[arg-type]  # what a program may pass
 
 
 def test_tasks_are_done_by_several_processes(tmp_path: Path) -> None:
@@ -121,8 +126,8 @@ def test_verify_says_the_same_in_one_process_and_in_two(
 
 
 @pytest.mark.kill
-def test_the_command_verifies_a_small_store_without_java(original: Path, tmp_path: Path) -> None:
-    """A small store is verified without Java and without PySpark."""
+def test_the_command_verifies_a_store_without_java(original: Path, tmp_path: Path) -> None:
+    """Without PySpark, too; a line says so, unless that was asked for."""
     without = "import sys; sys.modules['pyspark'] = None; from warrenmq.cli import main; main()"
     environment = {"JAVA_HOME": str(tmp_path), "PATH": os.path.dirname(sys.executable)}
     command = [sys.executable, "-c", without, "pipeline", "verify", str(original)]
@@ -134,8 +139,10 @@ def test_the_command_verifies_a_small_store_without_java(original: Path, tmp_pat
         timeout=100,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert f" {MESSAGES} messages," in done.stdout
+    assert done.returncode == 0 and f" {MESSAGES} messages," in done.stdout
+    assert re.fullmatch(r"[^\n]*: the job runs on this machine, without Spark: .*\n", done.stderr)
+    asked = warren("pipeline", "verify", original, "--engine", "local", environment=environment)
+    assert (asked.returncode, asked.stdout, asked.stderr) == (0, done.stdout, "")
     refused = warren("pipeline", "verify", original, "--engine", "spark", environment=environment)
     assert refused.returncode == 2 and refused.stderr.startswith(
         "warren: JAVA_HOME is set, but there is no"
@@ -168,6 +175,7 @@ SPARK_JOBS: dict[str, Callable[[Path, str], object]] = {
     ),
     "restore": lambda place, uri: restore(place, place.parent / "new", engine="spark"),
     "verify": lambda place, uri: verify(place, engine="spark"),
+    "rebuild": lambda place, uri: rebuild_index(place, place.parent / "new", engine="spark"),
     "import": lambda place, uri: import_rabbitmq(place, place.parent / "new", engine="spark"),
 }
 
@@ -200,6 +208,6 @@ def test_a_spark_that_is_named_is_taken() -> None:
     """A named Spark master excludes the engine `local`: the error says so."""
     with (
         pytest.raises(JobError, match="the engine local uses no Spark"),
-        sharing_for("verify", "local", 0, "local[1]", None, Silent()),
+        sharing_for("verify", "local", "local[1]", None, Silent()),
     ):
         pytest.fail("it goes on")

@@ -100,7 +100,7 @@ def call_of(job: str, tmp_path: Path) -> Callable[[Path], Any]:
         return lambda target: run_restore(tmp_path / "backup", target)
     if job == "rebuild":
         source = make_store(tmp_path / "store")
-        return lambda target: rebuild_index(source, target)
+        return lambda target: rebuild_index(source, target, spark=InlineSpark())  # type: ignore[arg-type]  # as above
     source = make_rabbitmq(tmp_path / "rabbit")
     return lambda target: run_import(source, target, to_parquet=job == "import to Parquet")
 

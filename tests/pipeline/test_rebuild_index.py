@@ -4,17 +4,22 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.spark.inline import InlineSpark
 from tests.support.stores.stopped_node import FAN, LARGE, MESSAGES, SMALL, change, fingerprint
 from tests.support.stores.stopped_node_fixtures import data, original, store
 from warrenmq.offline.check import check_directory
 from warrenmq.offline.data_directory import ToolError, files_of, opened
-from warrenmq.pipeline.rebuild_index_job import rebuild_index
+from warrenmq.pipeline.rebuild_index_job import RebuildIndexResult, rebuild_index
 from warrenmq.store.disk.snapshot import VhostSnapshot
 
 __all__ = ["data", "original", "store"]
 
 # The first test makes the data directory, so it takes longest.
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(300)]
+
+
+def rebuild(source: Path, target: Path) -> RebuildIndexResult:
+    return rebuild_index(source, target, spark=InlineSpark())  # type: ignore[arg-type]  # does as much as is needed
 
 
 def messages_in(directory: Path) -> dict[tuple[int, int], tuple[bytes, bytes, bytes]]:
@@ -34,7 +39,7 @@ def messages_in(directory: Path) -> dict[tuple[int, int], tuple[bytes, bytes, by
 
 def test_nothing_lost(original: Path, tmp_path: Path) -> None:
     before = fingerprint(original)
-    result = rebuild_index(original, tmp_path / "new")
+    result = rebuild(original, tmp_path / "new")
     assert (result.messages, result.found_again, result.exit_code) == (MESSAGES, 0, 0)
     assert messages_in(tmp_path / "new") == messages_in(original)
     assert fingerprint(original) == before
@@ -50,7 +55,7 @@ def test_all_segments_lost(data: Path, store: Path, original: Path, tmp_path: Pa
     """Large messages come from content files, small ones from the journal and from logs."""
     for path in store.glob("queues/*/*.idx"):
         path.unlink()
-    result = rebuild_index(data, tmp_path / "new")
+    result = rebuild(data, tmp_path / "new")
     assert messages_in(tmp_path / "new") == messages_in(original)
     assert (result.lost, result.exit_code) == (0, 0)
     assert result.found_again > len(LARGE) + len(FAN)
@@ -64,7 +69,7 @@ def test_all_segments_and_a_log_lost(
     for path in store.glob("queues/*/*.idx"):
         path.unlink()
     logs_of(store)[1].unlink()
-    result = rebuild_index(data, tmp_path / "new")
+    result = rebuild(data, tmp_path / "new")
     before, after = messages_in(original), messages_in(tmp_path / "new")
     assert after.items() <= before.items()
     assert result.messages == len(after) and result.lost == len(before) - len(after)
@@ -85,7 +90,7 @@ def test_what_old_journal_files_have(
     """Positions of a lost last segment are recovered from journal files that still exist."""
     last = max(store.glob("queues/1/*.idx"), key=lambda path: int(path.stem))
     last.unlink()
-    result = rebuild_index(data, tmp_path / "new")
+    result = rebuild(data, tmp_path / "new")
     before, after = messages_in(original), messages_in(tmp_path / "new")
     assert after.items() <= before.items()
     assert result.found_again > 0
@@ -96,7 +101,7 @@ def test_a_damaged_stretch(data: Path, store: Path, original: Path, tmp_path: Pa
     change(
         store / "queues/1/0.idx", lambda raw: raw.__setitem__(slice(300_000, 301_000), bytes(1000))
     )
-    result = rebuild_index(data, tmp_path / "new")
+    result = rebuild(data, tmp_path / "new")
     before, after = messages_in(original), messages_in(tmp_path / "new")
     assert after.items() <= before.items()
     # Entries have their contents in logs, and are found again by them.
@@ -108,11 +113,11 @@ def test_what_is_in_the_way(original: Path, tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     (tmp_path / "new/file").touch()
     with pytest.raises(ToolError, match="is not empty"):
-        rebuild_index(original, tmp_path / "new")
+        rebuild(original, tmp_path / "new")
     with pytest.raises(ToolError, match="lies in"):
-        rebuild_index(original, original / "new")
+        rebuild(original, original / "new")
     with pytest.raises(ToolError, match="not a data directory"):
-        rebuild_index(tmp_path, tmp_path.parent / "nothing")
+        rebuild(tmp_path, tmp_path.parent / "nothing")
     assert not list(tmp_path.parent.glob(".nothing*"))
 
 
@@ -120,7 +125,7 @@ def test_a_damaged_content_in_a_log(
     data: Path, store: Path, original: Path, tmp_path: Path
 ) -> None:
     change(logs_of(store)[0], lambda raw: raw.__setitem__(slice(300_000, 301_000), bytes(1000)))
-    result = rebuild_index(data, tmp_path / "new")
+    result = rebuild(data, tmp_path / "new")
     before, after = messages_in(original), messages_in(tmp_path / "new")
     assert after.items() <= before.items()
     assert 0 < result.lost == len(before) - len(after) < 20

@@ -34,8 +34,8 @@ from warrenmq.spark.reason import one_line
 _log = logging.getLogger("warren.pipeline")
 
 pipeline = typer.Typer(
-    help="Jobs on queues, stores and archives. Small ones run in processes of this machine, without Java; "
-    "others on Spark, which needs the extra spark and Java 17 or newer.",
+    help="Jobs on queues, stores and archives. They run on Spark, which needs the extra spark and Java 17 or "
+    "newer; most can do without (--engine local).",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -70,7 +70,7 @@ EngineOption = Annotated[
     EngineChoice,
     typer.Option(
         "--engine",
-        help="Where the work runs. local: this machine, without Java; auto: local for small input, else spark.",
+        help="Where the work runs. local: this machine, without Java; auto: spark where it can run, else local.",
     ),
 ]
 Traceback = Annotated[
@@ -113,6 +113,10 @@ _FAILURES: Final = (
 )
 
 
+class InterruptedExit(typer.Exit):
+    """The exit of a job that Ctrl-C has ended."""
+
+
 @pipeline.callback()
 def _pipeline() -> None:
     pass
@@ -137,7 +141,7 @@ def run_job(
             result = work(progress)
     except KeyboardInterrupt:
         print("warren: interrupted", file=sys.stderr)
-        raise typer.Exit(FAILED_EXIT) from None
+        raise InterruptedExit(FAILED_EXIT) from None
     except Exception as error:
         # Python exits with 1 after an uncaught error, but 1 means that the job found problems.
         _tell(error, traceback)

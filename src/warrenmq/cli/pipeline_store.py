@@ -224,6 +224,8 @@ def rebuild_index_command(
         typer.Argument(metavar="DIR", help="The data directory of a stopped node; only read."),
     ],
     target: NewDirectory,
+    master: Master = None,
+    engine: EngineOption = EngineChoice.AUTO,
     as_json: AsJson = False,
     shown: Shown = ProgressKind.AUTO,
     traceback: Traceback = False,
@@ -235,5 +237,10 @@ def rebuild_index_command(
     from warrenmq.pipeline.rebuild_index_job import rebuild_index
 
     run_job(
-        lambda progress: rebuild_index(source, target, progress=progress), as_json, shown, traceback
+        lambda progress: rebuild_index(
+            source, target, master=master, engine=engine.value, progress=progress
+        ),
+        as_json,
+        shown,
+        traceback,
     )

@@ -19,7 +19,7 @@ from warrenmq.management.jobs.kinds import BadArguments, Field, kind_of
 def refusal_of(words: list[str]) -> str:
     """The parser's one line about the words behind `warren pipeline`; "" if it takes them."""
     try:
-        _parsed(words)
+        context_of(words)
     except BadArguments as error:
         return str(error)
     return ""
@@ -31,7 +31,7 @@ def arguments_of(words: list[str]) -> dict[str, Any]:
     Raises BadArguments for words that the parser refuses, and for options that are no field.
     """
     kind = kind_of(words[0])
-    context = _parsed(words)
+    context = context_of(words)
     found: dict[str, Any] = {}
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
@@ -50,7 +50,7 @@ def arguments_of(words: list[str]) -> dict[str, Any]:
     return found
 
 
-def _parsed(words: list[str]) -> Any:
+def context_of(words: list[str]) -> Any:
     """The parser's context of a command. Raises BadArguments."""
     command = getattr(get_command(pipeline), "commands", {}).get(words[0])
     if command is None:

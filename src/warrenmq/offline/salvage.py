@@ -10,8 +10,10 @@ queue whose definition is lost gets a name made of its id. Readable definitions 
 are. The old directory is only read.
 """
 
+from __future__ import annotations
+
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -84,6 +86,15 @@ class SalvagedQueue:
 
 
 @dataclass
+class MadeQueue:
+    """A queue whose definition is lost, with the name that it gets."""
+
+    vhost: bytes
+    id: int
+    name: bytes
+
+
+@dataclass
 class SalvageResult:
     """The result of salvage: the messages of the new directory, and the losses."""
 
@@ -94,6 +105,18 @@ class SalvageResult:
     uncounted: int = 0
     # Other lines for people, such as the names that salvage made up.
     notes: list[str] = field(default_factory=list)
+    # Ids of vhosts, and queues, whose definitions are lost and made anew.
+    made_vhosts: list[int] = field(default_factory=list)
+    made_queues: list[MadeQueue] = field(default_factory=list)
+
+    def add(self, other: SalvageResult) -> None:
+        """Add what was salvaged elsewhere."""
+        self.queues += other.queues
+        self.losses += other.losses
+        self.uncounted += other.uncounted
+        self.notes += other.notes
+        self.made_vhosts += other.made_vhosts
+        self.made_queues += other.made_queues
 
     @property
     def messages(self) -> int:
@@ -121,21 +144,83 @@ def salvage(
     path: Path, target: Path, on_bytes: Callable[[int], None] = lambda size: None
 ) -> SalvageResult:
     """Make `target` from `path`. Raises ToolError; what exists of `target` is then of no use."""
-    result = SalvageResult()
+    with data_directory.opened(path) as directory:
+        begin(directory, target)
+        vhosts = [salvage_vhost(directory, vhost, target, on_bytes) for vhost in directory.vhosts]
+        return finish(directory, target, vhosts)
+
+
+def begin(directory: data_directory.DataDirectory, target: Path) -> None:
+    """Make `target`, which must be missing or empty. Raises ToolError."""
+    path = directory.path
     if target.resolve().is_relative_to(path.resolve()):
         raise data_directory.ToolError(f"{target} lies in {path}, which is not to be written to")
-    with data_directory.opened(path) as directory:
-        must_be_new(target)
-        make_directories(target)
-        changes = _taken_over(directory, result)
-        for vhost in directory.vhosts:
-            changes += _salvage_vhost(directory, vhost, target, result, on_bytes)
-        database = target / data_directory.DATABASE_NAME
-        metadata = SqliteMetadata(database)
-        metadata.apply(changes)
-        metadata.close()
-        sync_directory(target)
+    must_be_new(target)
+    make_directories(target)
+
+
+def salvage_vhost(
+    directory: data_directory.DataDirectory,
+    vhost: data_directory.VhostDirectory,
+    target: Path,
+    on_bytes: Callable[[int], None] = lambda size: None,
+) -> SalvageResult:
+    """Make the store of a vhost below `target`, which has no store of it yet.
+
+    The definitions that it needs are written by `finish`. Raises ToolError.
+    """
+    result = SalvageResult()
+    definition = vhost.definition
+    if definition is None:
+        definition = PutVhost(_made_name(vhost.id), vhost.id)
+        result.made_vhosts.append(vhost.id)
+        result.notes.append(
+            f"vhost id {vhost.id}, whose definition is lost, is called {definition.name.decode()!r}"
+        )
+    path = target / data_directory.VHOSTS_PATH / str(vhost.id)
+    make_directories(path)
+    with data_directory.files_of(vhost) as files:
+        try:
+            snapshot = VhostSnapshot(files, SEGMENT_ENTRIES)
+        except NoStore as error:
+            result.losses.append(f"vhost '{vhost.name}': {error}")
+            return result
+        target_files = LocalFileSystem(path)
+        try:
+            VhostSalvage(directory.definitions, vhost, definition, snapshot, result, on_bytes).run(
+                StoreBuilder(target_files)
+            )
+        finally:
+            target_files.release()
     return result
+
+
+def finish(
+    directory: data_directory.DataDirectory, target: Path, vhosts: Iterable[SalvageResult]
+) -> SalvageResult:
+    """Write the definitions of `target`, whose stores are there; returns the result of all."""
+    result = SalvageResult()
+    changes = _taken_over(directory, result)
+    users = [user.name for user in directory.definitions.users] or [b"guest"]
+    for vhost in vhosts:
+        for vhost_id in vhost.made_vhosts:
+            name = _made_name(vhost_id)
+            changes.append(PutVhost(name, vhost_id))
+            changes += [PutPermission(name, user, ".*", ".*", ".*") for user in users]
+        changes += [
+            PutQueue(made.vhost, made.id, made.name, True, False, b"") for made in vhost.made_queues
+        ]
+        result.add(vhost)
+    metadata = SqliteMetadata(target / data_directory.DATABASE_NAME)
+    metadata.apply(changes)
+    metadata.close()
+    sync_directory(target)
+    return result
+
+
+def _made_name(vhost_id: int) -> bytes:
+    """The name of a vhost whose definition is lost."""
+    return b"/" if vhost_id == _FIRST_VHOST_ID else b"salvaged-%d" % vhost_id
 
 
 def _taken_over(directory: data_directory.DataDirectory, result: SalvageResult) -> list[Change]:
@@ -147,42 +232,6 @@ def _taken_over(directory: data_directory.DataDirectory, result: SalvageResult) 
         user = PutUser(b"guest", hash_password(b"guest"), SHA256, ["administrator"])
         return [user]
     return as_changes(definitions)
-
-
-def _salvage_vhost(
-    directory: data_directory.DataDirectory,
-    vhost: data_directory.VhostDirectory,
-    target: Path,
-    result: SalvageResult,
-    on_bytes: Callable[[int], None],
-) -> list[Change]:
-    changes: list[Change] = []
-    definition = vhost.definition
-    if definition is None:
-        name = b"/" if vhost.id == _FIRST_VHOST_ID else b"salvaged-%d" % vhost.id
-        definition = PutVhost(name, vhost.id)
-        users = [user.name for user in directory.definitions.users] or [b"guest"]
-        changes += [definition, *(PutPermission(name, user, ".*", ".*", ".*") for user in users)]
-        result.notes.append(
-            f"vhost id {vhost.id}, whose definition is lost, is called {name.decode()!r}"
-        )
-    path = target / data_directory.VHOSTS_PATH / str(vhost.id)
-    make_directories(path)
-    with data_directory.files_of(vhost) as files:
-        try:
-            snapshot = VhostSnapshot(files, SEGMENT_ENTRIES)
-        except NoStore as error:
-            result.losses.append(f"vhost '{vhost.name}': {error}")
-            return changes
-        target_files = LocalFileSystem(path)
-        try:
-            work = VhostSalvage(
-                directory.definitions, vhost, definition, snapshot, result, on_bytes
-            )
-            changes += work.run(StoreBuilder(target_files))
-        finally:
-            target_files.release()
-    return changes
 
 
 class VhostSalvage:
@@ -219,8 +268,8 @@ class VhostSalvage:
         # Positions of `lost` that were found elsewhere, by queue id and seq id.
         self.found_again: dict[int, dict[int, Position]] = {}
 
-    def run(self, builder: StoreBuilder) -> list[Change]:
-        """Fill the new store; returns new definitions for the queues whose own are lost."""
+    def run(self, builder: StoreBuilder) -> None:
+        """Fill the new store."""
         self._report_start()
         for queue in self.queues:
             self._count(queue)
@@ -231,12 +280,10 @@ class VhostSalvage:
             self._search_unknown()
         for index, file in enumerate(self.snapshot.content_files):
             self._copy_contents(index, file, builder)
-        changes: list[Change] = []
         for queue in self.queues:
-            changes += self._copy_queue(queue, builder)
-        changes += self._copy_lost_queues(builder, changes)
+            self._copy_queue(queue, builder)
+        self._copy_lost_queues(builder)
         builder.finish()
-        return changes
 
     def _report_start(self) -> None:
         report = self.snapshot.report
@@ -404,9 +451,8 @@ class VhostSalvage:
 
     # -- queues ------------------------------------------------------------------------------------
 
-    def _copy_queue(self, queue: RecoveredQueue, builder: StoreBuilder) -> list[Change]:
-        queue_id = queue.ledger.queue_id
-        changes: list[Change] = []
+    def _copy_queue(self, queue: RecoveredQueue, builder: StoreBuilder) -> None:
+        queue_id = int(queue.ledger.queue_id)
         expected = len(queue.positions)
         for segment in self.snapshot.segments(queue):
             expected += segment.live_persistent
@@ -414,10 +460,11 @@ class VhostSalvage:
         again = self.found_again.get(queue_id, {})
         if name is None and expected == 0 and not again:
             # Nothing is left of the queue: take it for deleted.
-            return changes
+            return
+        is_made = name is None
         if name is None:
             name = b"salvaged-%d" % queue_id
-            changes.append(PutQueue(self.definition.name, queue_id, name, True, False, b""))
+            self.result.made_queues.append(MadeQueue(self.definition.name, queue_id, name))
         vhost_name = self.definition.name.decode("utf-8", "replace")
         row = SalvagedQueue(vhost_name, queue_id, name.decode("utf-8", "replace"))
         builder.start_queue(queue_id)
@@ -441,18 +488,14 @@ class VhostSalvage:
                 f"vhost '{vhost_name}', queue '{row.name}': {row.lost} messages"
             )
         self.result.queues.append(row)
-        if changes:
+        if is_made:
             self.result.notes.append(
                 f"queue id {queue_id}, whose definition is lost, is called '{row.name}'"
             )
-        return changes
 
-    def _copy_lost_queues(self, builder: StoreBuilder, made: list[Change]) -> list[Change]:
-        changes: list[Change] = []
-        taken = {
-            *self.names.values(),
-            *(change.name for change in made if isinstance(change, PutQueue)),
-        }
+    def _copy_lost_queues(self, builder: StoreBuilder) -> None:
+        made = self.result.made_queues
+        taken = {*self.names.values(), *(queue.name for queue in made)}
         lost_queues = find_lost_queues(
             self.snapshot.files,
             self.snapshot.store_id,
@@ -480,7 +523,7 @@ class VhostSalvage:
                 row.messages += 1
             builder.end_queue(next_seq)
             row.found_again = row.messages
-            changes.append(PutQueue(self.definition.name, queue_id, name, True, False, b""))
+            made.append(MadeQueue(self.definition.name, queue_id, name))
             self.result.queues.append(row)
             self.result.notes.append(
                 f"vhost '{vhost_name}': what lost+found has of queue id {queue.queue_id}, {row.messages} messages, is called "
@@ -490,7 +533,6 @@ class VhostSalvage:
                 self.result.losses.append(
                     f"vhost '{vhost_name}', queue '{row.name}': {row.lost} messages"
                 )
-        return changes
 
     def _live_positions(self, queue: RecoveredQueue) -> Iterator[Position]:
         """All positions of a queue that a start finds, in order."""

@@ -1,12 +1,12 @@
 """The engine of a job: its tasks run in Spark, or on the cores of this machine without a JVM.
 
-Starting a JVM costs tens of seconds of CPU before the first task, so a small job ends before Spark
-would have started. Both engines run the same task functions and give the same result; they differ
-only in the machines that run the tasks.
+Both engines run the same task functions and give the same result; they differ only in the machines
+that run the tasks. Decision 037 says when a job takes which.
 """
 
 import contextlib
 import importlib.util
+import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
@@ -20,18 +20,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Engine = Literal["auto", "spark", "local"]
-# `auto` takes Spark above this size of input, in bytes. Measured in
-# docs/decisions/012-small-jobs-without-spark.md.
-LOCAL_BYTES_MAX: Final = 2 << 30
+
+_log: Final = logging.getLogger("warren.pipeline")
 
 
 def is_local(
-    engine: Engine, size: int, master: str | None = None, given: "SparkSession | None" = None
+    engine: Engine, master: str | None = None, given: "SparkSession | None" = None
 ) -> bool:
-    """Whether a job with `size` bytes of input runs without Spark.
+    """Whether a job runs without Spark.
 
-    `auto` takes Spark when the caller names one (`master`, `given`), or when the input is large and
-    Spark is installed. JobError for an unknown engine, and for `local` together with a named Spark.
+    `auto` takes Spark when the caller names one (`master`, `given`) and wherever Spark can run.
+    JobError for an unknown engine, and for `local` together with a named Spark.
     """
     is_named = master is not None or given is not None
     if engine not in get_args(Engine):
@@ -42,33 +41,35 @@ def is_local(
         )
     if engine != "auto":
         return engine == "local"
-    if is_named:
-        return False
-    return size <= LOCAL_BYTES_MAX or not _can_have_spark()
+    return not is_named and bool(_why_not_spark())
 
 
 def require_engine(
     engine: Engine, master: str | None = None, given: "SparkSession | None" = None
 ) -> None:
-    """Raise every error that choosing an engine could raise, before the size of the input is known.
+    """Raise every error that choosing an engine could raise.
 
     This includes the error that a package or program that the engine needs is not installed. Every
-    job calls it first: nobody should wait for a broker to learn that Java is missing.
+    job calls it first: nobody should wait for a broker to learn that Java is missing. Where `auto`
+    finds no Spark, one line of the log says what is missing.
     """
-    if is_local(engine, 0, master, given):
+    if is_local(engine, master, given):
         require_modules("pyarrow", "numpy")
+        if engine == "auto":
+            _log.warning("the job runs on this machine, without Spark: %s", _why_not_spark())
     elif given is None and (master or "").startswith(CONNECT_SCHEME):
         require_packages()
     elif given is None:
         require_spark()
 
 
-def _can_have_spark() -> bool:
+def _why_not_spark() -> str:
+    """What Spark lacks on this machine; "" if nothing."""
     try:
         require_spark()
-    except SparkUnavailableError:
-        return False
-    return True
+    except SparkUnavailableError as error:
+        return str(error)
+    return ""
 
 
 def require_modules(*names: str) -> None:
@@ -82,16 +83,15 @@ def require_modules(*names: str) -> None:
 def sharing_for(
     job: str,
     engine: Engine,
-    size: int,
     master: str | None,
     given: "SparkSession | None",
     progress: Progress,
 ) -> Iterator[Sharing]:
-    """Yield the engine for a job with `size` bytes of input (see `is_local`).
+    """Yield the engine for a job (see `is_local`).
 
     Call `require_engine` first. Raises the errors of `starting_spark`.
     """
-    if is_local(engine, size, master, given):
+    if is_local(engine, master, given):
         with contextlib.closing(LocalSharing()) as local:
             yield local
         return

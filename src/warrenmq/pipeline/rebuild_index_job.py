@@ -9,12 +9,26 @@ index are searched for in all remaining journal files and in the content files
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from warrenmq.offline.backup_files import begin_new, must_be_outside, put_in_place
-from warrenmq.offline.salvage import SalvagedQueue, SalvageResult, salvage
+from warrenmq.offline.data_directory import VHOSTS_PATH, opened
+from warrenmq.offline.salvage import (
+    SalvagedQueue,
+    SalvageResult,
+    begin,
+    finish,
+    salvage_vhost,
+)
+from warrenmq.offline.sizes import tree_bytes
+from warrenmq.pipeline.engine import Engine, require_engine, sharing_for
 from warrenmq.pipeline.progress import Progress, Silent, Step
 from warrenmq.pipeline.result import FOUND_EXIT, OK_EXIT, JobResult
+from warrenmq.pipeline.tasks import TaskRunner
 from warrenmq.pipeline.unfinished import absolute, unfinished
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass
@@ -60,43 +74,85 @@ class RebuildIndexResult(JobResult):
         return rows
 
 
+@dataclass(frozen=True)
+class VhostTask:
+    """A task that salvages the store of one vhost into `target`."""
+
+    source: Path
+    target: Path
+    vhost_id: int
+
+
+class _WrittenBytes:
+    """Shows, for each step of the tasks, how many bytes they have written below `target`."""
+
+    def __init__(self, target: Path, progress: Progress) -> None:
+        self._target = target
+        self._progress = progress
+
+    def show(self, step: Step) -> None:
+        """See Progress."""
+        self._progress.show(Step(step.name, tree_bytes(self._target), None, "bytes"))
+
+
 def rebuild_index(
-    source: Path, directory: Path, *, progress: Progress | None = None
+    source: Path,
+    directory: Path,
+    *,
+    spark: "SparkSession | None" = None,
+    master: str | None = None,
+    engine: Engine = "auto",
+    progress: Progress | None = None,
 ) -> RebuildIndexResult:
     """Make `directory`, which must be missing or empty, from a stopped node's data directory.
 
-    `source` is only read. One process does all the work, and an interrupted rebuild starts from the
-    beginning, because journal and definitions must be read as wholes. Raises ToolError and leaves
-    nothing at `directory`.
+    `source` is only read. A task salvages a whole vhost, because journal and definitions must be
+    read as wholes; an interrupted rebuild starts from the beginning. Raises ToolError and JobError,
+    and leaves nothing at `directory` then.
     """
+    require_engine(engine, master, spark)
     progress = progress or Silent()
     directory = absolute(directory)
+    source = absolute(source)
     must_be_outside(source, directory)
-    done = 0
-
-    def on_bytes(size: int) -> None:
-        nonlocal done
-        done += size
-        progress.show(Step("rebuild", done, None, "bytes"))
-
     with unfinished(directory, "rebuild", {"source": str(source.resolve())}) as begun:
         if begun.result is not None:
             queues = [SalvagedQueue(**queue) for queue in begun.result["queues"]]
             places = {"directory": directory, "source": source, "queues": queues}
             return RebuildIndexResult(**(begun.result | places))
         begun.store_facts()
-        shutil.rmtree(begun.incomplete, ignore_errors=True)
+        results = begun.path / "vhosts"
+        for rest in (begun.incomplete, results):
+            shutil.rmtree(rest, ignore_errors=True)
         try:
-            found = salvage(source, begin_new(directory) / "data", on_bytes)
-            result = _result(directory, source, found)
+            target = begin_new(directory) / "data"
+            with opened(source) as opened_source:
+                begin(opened_source, target)
+                tasks = {
+                    str(vhost.id): VhostTask(source, target, vhost.id)
+                    for vhost in opened_source.vhosts
+                }
+                with sharing_for("rebuild-index", engine, master, spark, progress) as sharing:
+                    runner = TaskRunner(sharing, _WrittenBytes(target, progress))
+                    found = runner.run(results, tasks, salvage_one, SalvageResult, "rebuild")
+                result = _result(directory, source, finish(opened_source, target, found.values()))
             begun.keep_result(result)
-            put_in_place(begun.incomplete / "data", directory)
+            put_in_place(target, directory)
         except BaseException:
             begun.drop()
             raise
         finally:
             shutil.rmtree(begun.incomplete, ignore_errors=True)
         return result
+
+
+def salvage_one(task: VhostTask) -> SalvageResult:
+    """Do the task, in a worker."""
+    # What an attempt has left that died.
+    shutil.rmtree(task.target / VHOSTS_PATH / str(task.vhost_id), ignore_errors=True)
+    with opened(task.source) as directory:
+        (vhost,) = [vhost for vhost in directory.vhosts if vhost.id == task.vhost_id]
+        return salvage_vhost(directory, vhost, task.target)
 
 
 def _result(directory: Path, source: Path, found: SalvageResult) -> RebuildIndexResult:

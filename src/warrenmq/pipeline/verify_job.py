@@ -31,7 +31,6 @@ from warrenmq.offline.problems import (
     CheckResult,
     Problem,
 )
-from warrenmq.offline.sizes import tree_bytes
 from warrenmq.pipeline.engine import Engine, require_engine, sharing_for
 from warrenmq.pipeline.progress import Progress, Silent, Step
 from warrenmq.pipeline.result import FOUND_EXIT, OK_EXIT, JobResult, must_have_parent
@@ -151,8 +150,7 @@ def verify(
     with opened(source) as directory, _scratch(source, work) as scratch:
         result = CheckResult(listed_max=DAMAGE_LISTED_MAX)
         check_names(directory, result)
-        size = tree_bytes(source)
-        with sharing_for("verify", engine, size, master, spark, progress) as sharing:
+        with sharing_for("verify", engine, master, spark, progress) as sharing:
             for vhost in directory.vhosts:
                 check_definition(directory, vhost, result)
                 with files_of(vhost) as files:

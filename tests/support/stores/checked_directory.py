@@ -71,9 +71,12 @@ def salvaged(driver: CheckedStore) -> tuple[dict[int, dict[int, bytes]], Salvage
             definitions(), directory_of(driver.path), VHOST, snapshot, result, lambda size: None
         )
         settings = StoreSettings(1 << 20, segment_entries=entries)
-        made = work.run(StoreBuilder(target_files, settings))
+        work.run(StoreBuilder(target_files, settings))
         known = definitions()
-        known.queues += [change for change in made if isinstance(change, PutQueue)]
+        known.queues += [
+            PutQueue(made.vhost, made.id, made.name, True, False, b"")
+            for made in result.made_queues
+        ]
         check = CheckResult()
         check_store(target_files, entries, known, directory_of(target), check)
         assert check.problems == [] and check.messages == result.messages

@@ -75,10 +75,6 @@ class Chain:
             for file in files
         ]
 
-    def size(self) -> int:
-        """The bytes of all files of the chain."""
-        return sum([path.stat().st_size for path, _ in self.all_files() if path.exists()])
-
 
 def open_chain(backup: Path, bases: Iterable[Path] = ()) -> Chain:
     """Open the backup and the backups it is based on, given in `bases` or at their original places.

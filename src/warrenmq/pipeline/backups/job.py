@@ -22,7 +22,6 @@ import warrenmq
 from warrenmq.admin.client.client import RETRY_TIMEOUT_S, NodeAddress, NodeUnreachableError
 from warrenmq.offline.backup_files import must_be_outside, now_text, put_in_place
 from warrenmq.offline.data_directory import VHOSTS_PATH, ToolError, locked, opened
-from warrenmq.offline.sizes import tree_bytes
 from warrenmq.pipeline.backups.manifest import (
     ALIVE_PATH,
     DATA_PATH,
@@ -127,8 +126,7 @@ def backup(
         with job.directory() as directory, locked(directory):
             # Survey first: an error here must not cost the start of a JVM.
             survey = job.survey(directory)
-            size = tree_bytes(directory)
-            with sharing_for("backup", engine, size, master, spark, progress) as sharing:
+            with sharing_for("backup", engine, master, spark, progress) as sharing:
                 return job.run(sharing, directory, survey)
 
 

@@ -88,7 +88,7 @@ def restore(
     with unfinished(directory, "restore", of) as begun:
         if begun.result is not None:
             return RestoreResult(**(begun.result | {"directory": directory, "backup": backup}))
-        with sharing_for("restore", engine, chain.size(), master, spark, progress) as sharing:
+        with sharing_for("restore", engine, master, spark, progress) as sharing:
             return _Restore(chain, begun, definitions, TaskRunner(sharing, progress)).run()
 
 

@@ -108,7 +108,7 @@ def restore_live(
     vhost = address_of(uri).vhost
     must_be_reachable(uri, _PURPOSE, retry_timeout_s)
     progress = progress or Silent()
-    with sharing_for("restore", engine, chain.size(), master, spark, progress) as sharing:
+    with sharing_for("restore", engine, master, spark, progress) as sharing:
         tasks = TaskRunner(sharing, progress)
         return _LiveRestore(chain, definitions, uri, vhost, retry_timeout_s, tasks).run()
 

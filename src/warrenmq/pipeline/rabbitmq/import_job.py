@@ -20,7 +20,6 @@ from warrenmq.broker.definitions.metadata import PutVhost
 from warrenmq.offline.backup_files import must_be_outside, now_text, put_in_place, remove_unfinished
 from warrenmq.offline.data_directory import ToolError
 from warrenmq.offline.part_writer import PLAN_NAME, PartWriter
-from warrenmq.offline.sizes import tree_bytes
 from warrenmq.offline.store_plan import Part, PartManifest, QueueExtent
 from warrenmq.offline.store_writer import StoreWriter
 from warrenmq.pipeline.backups.manifest import (
@@ -158,8 +157,7 @@ def import_rabbitmq(
     with unfinished(directory, "import", of) as begun:
         if begun.result is not None:
             return ImportResult(**(begun.result | {"directory": directory, "source": found.path}))
-        size = tree_bytes(found.path)
-        with sharing_for("import-rabbitmq", engine, size, master, spark, progress) as sharing:
+        with sharing_for("import-rabbitmq", engine, master, spark, progress) as sharing:
             job = _Import(found, ours, begun, TaskRunner(sharing, progress))
             return job.to_parquet() if to_parquet else job.to_store()
 

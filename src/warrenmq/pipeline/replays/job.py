@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from warrenmq.admin.client.client import RETRY_TIMEOUT_S, NodeAddress
-from warrenmq.offline.sizes import tree_bytes
 from warrenmq.pipeline.broker import RETRY_OPTION, address_of, as_job_error, must_be_reachable
 from warrenmq.pipeline.engine import Engine, is_local, require_engine
 from warrenmq.pipeline.progress import Progress, Silent, Step
@@ -252,13 +251,7 @@ def _local_messages(
 
     JobError when the messages cannot be replayed, or when the engine local cannot choose them.
     """
-    size = sum(
-        [
-            tree_bytes(source) if source.is_dir() else source.stat().st_size
-            for source in work.sources
-        ]
-    )
-    if not is_local(engine, size, master, spark):
+    if not is_local(engine, master, spark):
         return None
     from warrenmq.pipeline.replays.local import NotLocalError, choose
 

@@ -29,7 +29,6 @@ from warrenmq.admin.protocol.figures import (
     QueueList,
     QueueStatus,
 )
-from warrenmq.offline.sizes import tree_bytes
 from warrenmq.pipeline.broker import address_of, must_be_reachable
 from warrenmq.pipeline.engine import Engine, require_engine, require_modules, sharing_for
 from warrenmq.pipeline.progress import Progress, Silent, Step
@@ -114,7 +113,7 @@ def report(
 
     with (
         _store(directory, uri, snapshots, progress) as (store, source, forms),
-        sharing_for("report", engine, tree_bytes(store), master, spark, progress) as sharing,
+        sharing_for("report", engine, master, spark, progress) as sharing,
         tempfile.TemporaryDirectory(prefix="warren-report-") as scratch,
     ):
         made_at = datetime.datetime.now(datetime.UTC)

@@ -73,8 +73,8 @@ demo-cluster: setup ## a mirrored queue on three nodes loses its master three ti
 test: lint test-most test-interpreted test-apart test-management ## everything that a change must pass
 
 # What runs once: tests of code that is never compiled, tests that use or kill a node from outside, and tests that start
-# whole clusters. tests/protocol and tests/server show that both builds do the same for a client, the simulator that
-# both keep what a crash may not take.
+# whole clusters. tests/protocol and tests/server show that both builds do the same for a client; the tests of the
+# simulator show, for both builds, that crashes lose nothing that was confirmed.
 ONCE := admin/control admin/definitions admin/readers bench cli cluster/groups cluster/membership cluster/metadata \
 	cluster/mirrored cluster/nodes cluster/partitions cluster/rig cluster/ring cluster/sinks/test_real_movers.py \
 	cluster/sinks/test_real_receipts.py demo differential examples hostile interop kill management packaging peers \

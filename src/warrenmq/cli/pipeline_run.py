@@ -44,7 +44,7 @@ def run_command(
     status = OK_EXIT
     for place, context in jobs:
         print(place, file=sys.stderr)
-        # A job that goes on until Ctrl-C has a handler of its own for it.
+        # `archive --follow` replaces these handlers and does not restore them.
         handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             with context:

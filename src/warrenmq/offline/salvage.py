@@ -105,7 +105,7 @@ class SalvageResult:
     uncounted: int = 0
     # Other lines for people, such as the names that salvage made up.
     notes: list[str] = field(default_factory=list)
-    # Ids of vhosts, and queues, whose definitions are lost and made anew.
+    # Vhosts, by id, and queues whose definitions are lost: `finish` writes new ones.
     made_vhosts: list[int] = field(default_factory=list)
     made_queues: list[MadeQueue] = field(default_factory=list)
 
@@ -151,7 +151,7 @@ def salvage(
 
 
 def begin(directory: data_directory.DataDirectory, target: Path) -> None:
-    """Make `target`, which must be missing or empty. Raises ToolError."""
+    """Create the new data directory `target`. Raises ToolError unless it is missing or empty."""
     path = directory.path
     if target.resolve().is_relative_to(path.resolve()):
         raise data_directory.ToolError(f"{target} lies in {path}, which is not to be written to")
@@ -165,9 +165,9 @@ def salvage_vhost(
     target: Path,
     on_bytes: Callable[[int], None] = lambda size: None,
 ) -> SalvageResult:
-    """Make the store of a vhost below `target`, which has no store of it yet.
+    """Copy what is left of a vhost's store into a new store below `target`.
 
-    The definitions that it needs are written by `finish`. Raises ToolError.
+    `finish` writes the definitions of all vhosts. Raises ToolError.
     """
     result = SalvageResult()
     definition = vhost.definition
@@ -198,7 +198,7 @@ def salvage_vhost(
 def finish(
     directory: data_directory.DataDirectory, target: Path, vhosts: Iterable[SalvageResult]
 ) -> SalvageResult:
-    """Write the definitions of `target`, whose stores are there; returns the result of all."""
+    """Write the definitions for the stores in `target`; returns the sum of the results."""
     result = SalvageResult()
     changes = _taken_over(directory, result)
     users = [user.name for user in directory.definitions.users] or [b"guest"]
@@ -219,7 +219,7 @@ def finish(
 
 
 def _made_name(vhost_id: int) -> bytes:
-    """The name of a vhost whose definition is lost."""
+    """The name for a vhost whose definition is lost."""
     return b"/" if vhost_id == _FIRST_VHOST_ID else b"salvaged-%d" % vhost_id
 
 

@@ -64,7 +64,7 @@ def require_engine(
 
 
 def _why_not_spark() -> str:
-    """What Spark lacks on this machine; "" if nothing."""
+    """Why Spark cannot run on this machine, in one line; "" if it can."""
     try:
         require_spark()
     except SparkUnavailableError as error:

@@ -84,7 +84,7 @@ class VhostTask:
 
 
 class _WrittenBytes:
-    """Shows, for each step of the tasks, how many bytes they have written below `target`."""
+    """Shows the bytes below `target` instead of the number of finished tasks."""
 
     def __init__(self, target: Path, progress: Progress) -> None:
         self._target = target
@@ -147,8 +147,8 @@ def rebuild_index(
 
 
 def salvage_one(task: VhostTask) -> SalvageResult:
-    """Do the task, in a worker."""
-    # What an attempt has left that died.
+    """Salvage the vhost of `task`; runs in a worker."""
+    # An earlier attempt at this task may have died and left files.
     shutil.rmtree(task.target / VHOSTS_PATH / str(task.vhost_id), ignore_errors=True)
     with opened(task.source) as directory:
         (vhost,) = [vhost for vhost in directory.vhosts if vhost.id == task.vhost_id]

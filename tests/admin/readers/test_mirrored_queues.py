@@ -173,7 +173,7 @@ def test_a_new_master_has_what_the_reader_was_told(pair: tuple[Copy, Copy]) -> N
 def test_a_master_that_was_away_refuses_what_it_has_no_more(
     pair: tuple[Copy, Copy], reads_more: bool
 ) -> None:
-    """It died, came back and dropped its copy: the reader, who did not see that, goes elsewhere."""
+    """It died and dropped its copy; readers that have missed that are sent to the new master."""
     master, _ = pair
     group = opened(master)
     if reads_more:

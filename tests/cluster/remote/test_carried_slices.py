@@ -89,7 +89,7 @@ def test_a_node_that_is_away_stops_the_next_slice_only(carriers: Carriers) -> No
 
 
 def test_a_mover_is_refused_whose_sink_is_deleted(carriers: Carriers) -> None:
-    """It was frozen meanwhile. The sink is not in force where it is unknown: gone, or not yet."""
+    """A node that has followed the sink's birth and does not know the sink takes it for deleted."""
     carriers.followed = SINK_BIRTH
     carriers.move(BACK, messages(3))
     carriers.pass_time()

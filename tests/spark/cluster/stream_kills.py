@@ -41,8 +41,9 @@ BESIDES = (DRIVER, WORKER, SECOND, PARTITION)
 # A publisher leaves a node that has stopped after some seconds.
 IMPATIENT: Final = "?heartbeat=4&socket_timeout=5&stack_timeout=8"
 STEP_S: Final = 0.02
-# Batches that Spark commits before the master is killed, and before the pause is taken.
+# Batches that Spark has to commit before a run kills the master.
 WARM_BATCHES: Final = 4
+# Batches that Spark has to commit after the kill before the run measures the pause.
 BATCHES_AFTER: Final = 2
 
 

@@ -47,7 +47,7 @@ def check(trio: list[ClusterNode], name: str, bodies: list[bytes]) -> None:
     for node in trio:
         with AdminClient(NodeAddress(node.uri)) as client:
             sinks = client.request(ListSinks(), SinkList).sinks
-        # What jobs of other tests have staged at a node that died waits there for an hour.
+        # Jobs of other tests may have left stages at nodes that died; these keep them for an hour.
         (own,) = [each for each in sinks if name in each.sink]
         assert own.sink == name and own.stages == 0
 

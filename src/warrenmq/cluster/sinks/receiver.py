@@ -72,7 +72,8 @@ class StagedReceiver:
         if vhost is None:
             answer("the vhost is not there")
         elif self._is_over(vhost, decoded.sink, *life):
-            # Its receipts are gone: what a node sends that was frozen meanwhile would come twice.
+            # The receipts of a deleted sink are gone. A mover that was frozen since before the
+            # deletion sends messages that are here already, and they would be published twice.
             answer(_DELETED)
         elif isinstance(decoded, calls.CarryPiece):
             self._take_piece(node, decoded)
@@ -83,7 +84,7 @@ class StagedReceiver:
             self._take(node, vhost, decoded, _Answer(vhost, decoded.sink, reply))
 
     def _is_over(self, vhost: Vhost, key: bytes, name: bytes, birth: int) -> bool:
-        """Whether the life of a sink is over, as opposed to one that is not in force here yet."""
+        """Whether the sink is deleted, and not only unknown because this node follows late."""
         sink = vhost.staging.sinks.get(name)
         return (sink is None or sink.key != key) and birth <= self._followed()
 

@@ -26,9 +26,10 @@ The incarnation of a queue tells its lives apart (`Queue.incarnation`): a queue 
 again is another one. No clock, no I/O: the caller does the long poll and waits for the journal
 (admin/readers/calls.py).
 
-The copies of a mirrored queue have the group's part as well (`is_copy`), as its master tells them.
-So a reader goes on with the next master: seq ids are the same there, and what was reserved is
-reserved again when the copy takes over (`attach`).
+The copies of a mirrored queue have the group's part as well (`is_copy`), as its master tells them,
+and journal the reserved messages before the reader gets its answer. So a reader goes on with the
+next master: seq ids are the same there, and what was reserved is reserved again when the copy takes
+over (`attach`).
 """
 
 from collections.abc import Callable
@@ -627,7 +628,11 @@ class GroupMember:
         ):
             reservation.add(self.reserved_entries[index])
             index += 1
-        journal_missing(queue.backing, self.reserved_entries[first:index], now_ms)
+        if journal_missing(queue.backing, self.reserved_entries[first:index], now_ms):
+            feed = queue.backing.feed
+            if feed is not None:
+                # The copies have to journal these messages as well, a slice at a time.
+                feed.readers_changed()
         return ENOUGH if index < stop or reservation.is_full() or index == first else MORE
 
     def _take_ready(self, queue: Queue, reservation: Reservation, end: i64) -> bool:

@@ -19,8 +19,9 @@ This module is a group's part in one queue; groups.py binds several queues toget
 
 Invariants, `check()`: `acked <= reserved`; every reserved message lies in [acked, reserved);
 `reserved_entries` is in seq order; no consumer has an unacked message in [acked, reserved). The
-last one is why a reserve stops before a message that a consumer has not settled: requeued inside a
-reserved range, it would change the range between two reads, and an ack of the range would lose it.
+last one is why a reserve stops before a message that a consumer has not settled, or that is on its
+way to another queue as a dead letter: requeued inside a reserved range, or back after a crash, it
+would change the range between two reads, and an ack of the range would lose it.
 
 The incarnation of a queue tells its lives apart (`Queue.incarnation`): a queue deleted and declared
 again is another one. No clock, no I/O: the caller does the long poll and waits for the journal
@@ -278,6 +279,10 @@ class GroupMember:
         ):
             end: i64 = min(barrier, reservation.until)
             queue.drop_expired_head(now_ms)
+            if queue.backing.unacked.leaving_count > 0:
+                # A crash may bring back a message that is on its way out of the queue.
+                for leaving in queue.backing.find_unacked(self.reserved, end):
+                    end = min(end, leaving.seq)
             if (
                 not reservation.is_dry
                 and self.reserved < end

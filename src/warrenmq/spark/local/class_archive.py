@@ -7,7 +7,7 @@ class_training.py makes it on each machine, in the cache directory of the user.
 
 * **When it is made.** The first process that starts Spark and finds no archive leaves a process of
   the lowest priority behind, which makes it. So nobody waits for it, and it takes no memory beside
-  a job. One that failed is tried again a day later.
+  a job. A failed attempt is repeated a day later at the earliest.
 * **What it needs.** Java uses an archive only with the class path of its making. Spark has its
   configuration directories on that path, and Java makes no archive with directories there. So
   there is no archive where Spark has such a directory.
@@ -34,6 +34,9 @@ from warrenmq.spark.local.java import SparkUnavailableError, java_path, version_
 # The environment variable that switches the archive off, with this value.
 SWITCH: Final = "WARREN_CLASS_ARCHIVE"
 OFF: Final = "off"
+
+# The option of a JVM that says nothing about archives.
+QUIETLY: Final = "-Xlog:cds*=off"
 
 _SUFFIX: Final = ".jsa"
 # Seconds after which an archive that could not be made is tried again.
@@ -132,8 +135,13 @@ def archive_options() -> str:
         if archive is not None and archive.is_due():
             _make_at_exit()
         return ""
+    return options_with(path)
+
+
+def options_with(path: Path) -> str:
+    """Options of a JVM that uses the archive in the file `path`."""
     # Without the log option the JVM prints a line on standard output when it ignores the archive.
-    return f'"-XX:SharedArchiveFile={path}" -XX:+VerifySharedSpaces -Xlog:cds*=off'
+    return f'"-XX:SharedArchiveFile={path}" -XX:+VerifySharedSpaces {QUIETLY}'
 
 
 @functools.cache

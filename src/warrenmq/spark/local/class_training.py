@@ -8,7 +8,9 @@ or another process makes it. class_archive.py says when this program runs by its
 import contextlib
 import fcntl
 import os
+import shlex
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -32,8 +34,15 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from warrenmq.spark.local.class_archive import OFF, SWITCH, ClassArchive, class_archive
-from warrenmq.spark.local.java import SparkUnavailableError, require_spark
+from warrenmq.spark.local.class_archive import (
+    OFF,
+    QUIETLY,
+    SWITCH,
+    ClassArchive,
+    class_archive,
+    options_with,
+)
+from warrenmq.spark.local.java import SparkUnavailableError, java_path, require_spark
 from warrenmq.spark.local.session import java_options, session
 
 if TYPE_CHECKING:
@@ -74,7 +83,7 @@ def _make(archive: ClassArchive) -> None:
     with tempfile.TemporaryDirectory(prefix=prefix, dir=archive.directory) as scratch:
         made = Path(scratch, "classes")
         os.environ[SWITCH] = OFF
-        options = f'{java_options(is_light=True)} "-XX:ArchiveClassesAtExit={made}" -Xlog:cds*=off'
+        options = f'{java_options(is_light=True)} "-XX:ArchiveClassesAtExit={made}" {QUIETLY}'
         spark = session(
             "warren classes",
             settings={
@@ -91,7 +100,15 @@ def _make(archive: ClassArchive) -> None:
             # The JVM ends when its input does, and writes the archive then.
             gateway.proc.stdin.close()  # type: ignore[attr-defined]  # set by PySpark's launcher
             gateway.proc.wait(_TIMEOUT_S)  # type: ignore[attr-defined]
+        _check(made)
         archive.keep(made)
+
+
+def _check(made: Path) -> None:
+    """Raise CalledProcessError unless this Java starts with the archive and prints nothing."""
+    command = [java_path(), *shlex.split(options_with(made)), "-version"]
+    if subprocess.run(command, check=True, capture_output=True).stdout:
+        raise subprocess.CalledProcessError(0, command)
 
 
 def train(spark: "SparkSession", scratch: Path) -> None:

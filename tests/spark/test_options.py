@@ -29,7 +29,7 @@ def test_defaults_and_names_in_any_case() -> None:
     assert options.end == Bound()
     assert (options.seq_from, options.seq_to, options.min_partitions) == (0, EVERYTHING, 1)
     assert (options.max_bytes, options.long_poll_ms, options.retry_timeout_ms) == (
-        134217728,
+        512 << 20,
         2000,
         120000,
     )

@@ -153,7 +153,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
             raise OptionError(f"options '{both[0]}' and '{both[1]}' exclude each other")
     if "maxtriggerdelay" in given and "minmessagespertrigger" not in given:
         raise OptionError("option 'maxTriggerDelay' means nothing without 'minMessagesPerTrigger'")
-    max_messages = parse_number(given, "maxMessagesPerTrigger", 100_000, 1, EVERYTHING)
+    max_messages = parse_number(given, "maxMessagesPerTrigger", 500_000, 1, EVERYTHING)
     queues, pattern = _queues(given), _pattern(given)
     include_body = parse_boolean(given, "includeBody", True)
     start = _bound(given, "starting", (EARLIEST, LATEST))
@@ -182,7 +182,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         retry_timeout_ms=parse_number(given, "retryTimeoutMs", 120_000, 0, 86_400_000),
         group=parse_plain_name(given, "group"),
         max_messages=max_messages,
-        max_bytes=parse_number(given, "maxBytesPerTrigger", 128 * 1024 * 1024, 1, EVERYTHING),
+        max_bytes=parse_number(given, "maxBytesPerTrigger", 512 * 1024 * 1024, 1, EVERYTHING),
         min_messages=parse_number(given, "minMessagesPerTrigger", 1, 1, max_messages),
         max_delay_ms=parse_duration_ms(given, "maxTriggerDelay", 15 * 60_000),
         long_poll_ms=parse_number(given, "longPollMs", 2_000, 0, 60_000),

@@ -64,14 +64,14 @@ class _Event:
     def __init__(self, row: dict[str, Any]) -> None:
         self.row = row
         self.fields: dict[str, str] = dict(row["headers"] or ())
-        self.is_message: bool = row["exchange"] == _FIREHOSE
+        self.is_message = str(row["exchange"]) == _FIREHOSE
         # Of a routing key of the firehose: what was done, and the exchange or the queue.
         self._deed, _, self._where = row["routing_key"].partition(".")
 
     @property
     def event(self) -> str:
         if self.is_message:
-            return MESSAGE_EVENTS.get(self._deed, self._deed)
+            return MESSAGE_EVENTS.get(self._deed, str(self._deed))
         return str(self.row["routing_key"])
 
     @property

@@ -117,9 +117,8 @@ def metric_batch(
 
 def lost_batch(node: str, at_ms: int, count: int, schema: Any) -> Any:
     """The record batch of one row: `count` samples of `node` before `at_ms` are lost."""
-    return _batch(
-        [(at_ms * 1000, node, None, None, None, SAMPLES_LOST, float(count), None, None)], schema
-    )
+    lost = float(count)
+    return _batch([(at_ms * 1000, node, None, None, None, SAMPLES_LOST, lost, lost, None)], schema)
 
 
 def _batch(rows: list[tuple[Any, ...]], schema: Any) -> Any:

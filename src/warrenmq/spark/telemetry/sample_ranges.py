@@ -62,9 +62,7 @@ def ranges_of(
     ]
 
 
-def read_range(
-    options: MetricOptions, wanted: SampleRange, schema: Any
-) -> Iterator["RecordBatch"]:
+def read_range(options: MetricOptions, wanted: SampleRange, schema: Any) -> Iterator["RecordBatch"]:
     """Record batches of the samples of a range; runs in a worker. Raises SourceError."""
     link = sample_link(options.uri, options.retry_timeout_ms, wanted.places)
     last_ms, after_ms, skip = wanted.after_ms, wanted.after_ms, 0

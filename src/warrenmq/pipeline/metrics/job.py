@@ -180,6 +180,8 @@ def _start(
     """Start the query that stores the windows."""
     from warrenmq.pipeline.metrics.windows import windows_of
 
+    # Readers other than Spark know by this type that the times are UTC.
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     source = (
         spark.readStream.format("warren_metrics")
         .option("uri", uri)

@@ -20,7 +20,7 @@ SAMPLED_COUNTERS: Final = {NODE: COUNTERS[NODE], QUEUE: COUNTERS[QUEUE], GROUP: 
 SAMPLED_LEVELS: Final = {
     NODE: LEVELS[NODE],
     QUEUE: LEVELS[QUEUE],
-    GROUP: ("held", "lag", "lag_ms"),
+    GROUP: ("reserved", "lag", "lag_ms"),
 }
 
 # How long a node keeps samples, and how long it takes them unasked (ms).

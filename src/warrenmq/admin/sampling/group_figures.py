@@ -26,12 +26,8 @@ def group_figures(vhost: Vhost, now_ms: int) -> Iterator[tuple[str, str, bytes]]
                 age_ms = max(0, now_ms - since_ms) if since_ms >= 0 else -1
                 if since_ms < 0:
                     member.find_oldest(_ignore)
-            held = len(member.reserved_entries)
-            yield (
-                name_text(group.name),
-                name_text(member.queue_name),
-                _FIGURES.pack(held, lag, age_ms),
-            )
+            figures = _FIGURES.pack(len(member.reserved_entries), lag, age_ms)
+            yield name_text(group.name), name_text(member.queue_name), figures
 
 
 def _ignore() -> None:

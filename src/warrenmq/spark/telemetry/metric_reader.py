@@ -54,7 +54,7 @@ class MetricBatchReader(DataSourceReader):
         link = _link(self._options)
         return [
             piece
-            for node, told in _look(link, is_fresh=True).items()
+            for node, told in _ask_all(link, is_fresh=True).items()
             for piece in ranges_of(node, 0, told.last_ms, told.interval_ms, link.nodes.places)
         ]
 
@@ -76,7 +76,7 @@ class MetricStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Limit the run to the samples that the nodes have now, and a fresh one."""
-        told = _look(_link(self._options), is_fresh=True)
+        told = _ask_all(_link(self._options), is_fresh=True)
         self._target = {node: each.last_ms for node, each in told.items()}
 
     def initialOffset(self) -> OffsetJson:  # noqa: N802 - Spark's name
@@ -92,7 +92,7 @@ class MetricStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         read = _nodes_of(start)
         deadline_s = time.monotonic() + self._options.long_poll_ms / 1000
         while True:
-            told = _look(_link(self._options), is_fresh=False)
+            told = _ask_all(_link(self._options), is_fresh=False)
             ends = dict(read)
             for node, each in told.items():
                 last_ms = each.last_ms
@@ -143,7 +143,7 @@ def _link(options: MetricOptions) -> SampleLink:
     return sample_link(options.uri, options.retry_timeout_ms, {})
 
 
-def _look(link: SampleLink, is_fresh: bool) -> dict[str, Samples]:
+def _ask_all(link: SampleLink, is_fresh: bool) -> dict[str, Samples]:
     """What each running node that can be asked tells of its samples, by node."""
     first = link.request(ReadSamples(is_fresh=is_fresh))
     told = {first.node: first}

@@ -1,8 +1,8 @@
 """Internal events: what happens to connections, queues, users and so on, for whoever listens.
 
-A node has one listener or none, `NodeServices.events`. A listener that nobody needs may leave again:
-without one an event costs a comparison with None. A message is never an event. The listener is
-called in the midst of the change that it is told of, so it may read the subject but change nothing.
+A node has one listener or none, `NodeServices.events`. Without one an event costs a comparison with
+None; a message is never an event. The listener is called in the midst of the change that it is told
+of, so it may read the subject but change nothing.
 
     events(name, subject, vhost, user)
 

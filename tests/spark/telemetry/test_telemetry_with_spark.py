@@ -1,4 +1,4 @@
-"""Telemetry through a real Spark: events once, metrics as the HTTP API has them, windows by hand."""
+"""Telemetry through a real Spark: events once, metrics as the HTTP API has them, right windows."""
 
 import json
 from collections.abc import Iterator

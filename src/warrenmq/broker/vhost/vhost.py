@@ -55,7 +55,7 @@ class Vhost(VhostQueues):
         # Sum of the sealed and the finished batches at the last call of `on_sealed`.
         self._batches: i64 = 0
         self._debt_at_ms: i64 = 0
-        # Generation of the last checkpoint that an event told of; -1: that of the start is not known.
+        # Generation of the last checkpoint that an event told of; -1 until the first look at it.
         self._told_generation: i64 = -1
         store.set_host(VhostStoreHost(self.host), VhostLossReport(self.host, self.losses))
 

@@ -1,6 +1,7 @@
 """Sessions hear of what happens in the node; nobody else pays for it."""
 
 import json
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from tests.support.brokers.node_thread import NodeThread
 from warrenmq.admin.client.client import AdminClient, LocalAddress
 from warrenmq.admin.client.control_file import read_control_file
 from warrenmq.admin.events.queue import BYTES_MAX, EVENTS_MAX, EventQueue
+from warrenmq.admin.events.stream import EventStream
 from warrenmq.admin.protocol.control import (
     AddUser,
     AddVhost,
@@ -37,6 +39,8 @@ from warrenmq.admin.protocol.control import (
     SetVhostTags,
 )
 from warrenmq.admin.protocol.watching import EVENT_NAMES, Events, NextEvents, WatchEvents
+from warrenmq.broker.broker import Broker
+from warrenmq.broker.definitions.settings import Settings
 
 WAIT_MS = 10_000
 
@@ -179,7 +183,7 @@ def test_each_change_of_a_definition_is_an_event(node: NodeThread) -> None:
     assert by_name["vhost.created"]["description"] == "text"
     assert by_name["alarm.set"]["source"] == "memory"
     assert by_name["user.deleted"]["user_who_performed_action"] == "rmq-cli"
-    assert {each["event"] for each in found} | CLIENT_EVENTS == set(EVENT_NAMES)
+    assert {each["event"] for each in found} | CLIENT_EVENTS | STORE_EVENTS == set(EVENT_NAMES)
 
 
 CLIENT_EVENTS = {
@@ -188,10 +192,15 @@ CLIENT_EVENTS = {
     "exchange.deleted", "queue.created", "queue.deleted", "user.authentication.failure",
     "user.authentication.success",
 }  # fmt: skip
+# Events of stores and of mirrored queues: tests/admin/test_event_exchange.py and
+# tests/cluster/mirrors/test_group_events.py have them.
+STORE_EVENTS = {
+    "checkpoint.completed", "mirror.added", "mirror.promoted", "mirror.removed",
+    "mirror.synchronised", "mirror.unsynchronised",
+}  # fmt: skip
 
 
-def test_the_broker_has_a_listener_only_while_somebody_watches(node: NodeThread) -> None:
-    broker = node.node.broker
+def test_each_session_hears_of_the_events_that_it_watches(node: NodeThread) -> None:
     with local_client(node) as one, local_client(node) as other:
         watch(one, "user.created")
         watch(other, "user.deleted")
@@ -201,8 +210,17 @@ def test_the_broker_has_a_listener_only_while_somebody_watches(node: NodeThread)
         assert [each["event"] for each in events_until(other, "user.deleted")] == ["user.deleted"]
         # The wait of a request for events ends without one, too.
         assert one.request(NextEvents(wait_ms=1), Events).lines == []
-    eventually(lambda: broker.events is None, "nobody listens any more", 0.01)
-    assert broker.alarms.events is None
+
+
+def test_a_broker_without_exchanges_has_a_listener_only_while_somebody_watches() -> None:
+    broker = Broker(Settings(), secrets.token_bytes, lambda: None)
+    stream = EventStream(broker)
+    queue = EventQueue(frozenset(), lambda: None)
+    listeners = []
+    for change in (stream.open, stream.close):
+        change(queue)
+        listeners.append((broker.events is None, broker.alarms.events is None))
+    assert listeners == [(False, False), (True, True)]
 
 
 @pytest.mark.parametrize(("line", "kept"), [("x" * 10, EVENTS_MAX), ("x" * 2**20, BYTES_MAX >> 20)])

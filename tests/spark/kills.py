@@ -170,7 +170,7 @@ class Run:
         with pika.BlockingConnection(pika.URLParameters(self.broker.uri)) as connection:
             for queue in QUEUES:
                 connection.channel().queue_declare(queue, durable=True)
-        publisher = Publisher([self.broker.uri], self.queues, random.Random(self.seed))
+        publisher = self.publisher()
         publisher.start()
         try:
             for kind in kills:
@@ -186,6 +186,10 @@ class Run:
             self.broker.kill()
         self.check(publisher)
         return RunResult(self.seed, kills, len(publisher.confirmed), self.count_batches())
+
+    def publisher(self) -> "Publisher":
+        """What the run publishes, not started."""
+        return Publisher([self.broker.uri], self.queues, random.Random(self.seed))
 
     def kill_one(self, kind: str) -> None:
         """Kill a process of `kind` at a random moment after a new batch was planned."""

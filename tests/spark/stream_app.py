@@ -11,14 +11,18 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import warrenmq.spark
 from tests.support.spark.settings import FAST_SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    # Runs a query: on a session, with URI, queues and directory, once or for ever.
+    RunQuery: TypeAlias = Callable[[SparkSession, str, str, Path, bool], None]
 
 # Most restarts of the query: each may fail at once while the broker is away, which is longer than
 # the broker takes to start.
@@ -27,14 +31,15 @@ RESTART_PAUSE_S = 1.0
 ID_BYTES = 12
 
 
-def main() -> None:
+def main(run: "RunQuery", columns: Sequence[str]) -> None:
+    """The program: `run` runs the query, and `columns` are those of the rows in ids.json."""
     threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
     uri, queues, directory = sys.argv[1:4]
     is_once = sys.argv[4:] == ["once"]
     spark = warrenmq.spark.session("stream_app", settings=FAST_SETTINGS, is_light=True)
     for _ in range(RESTARTS_MAX):
         try:
-            run_query(spark, uri, queues, Path(directory), is_once)
+            run(spark, uri, queues, Path(directory), is_once)
             break
         except Exception as error:  # restart the query after any effect of a kill
             sys.stderr.write(f"the query failed: {str(error)[:2000]}\n")
@@ -43,9 +48,9 @@ def main() -> None:
             time.sleep(RESTART_PAUSE_S)
     else:
         sys.exit("the query failed too often")
-    rows = spark.read.parquet(str(Path(directory, "out"))).select("queue", "seq", "id").collect()
-    found = [[row["queue"], row["seq"], row["id"]] for row in rows]
-    Path(directory, "ids.json").write_text(json.dumps(found))
+    rows = spark.read.parquet(str(Path(directory, "out"))).select(*columns).collect()
+    found = [list(row) for row in rows]
+    Path(directory, "ids.json").write_text(json.dumps(found, default=str))
 
 
 def run_query(spark: "SparkSession", uri: str, queues: str, directory: Path, is_once: bool) -> None:
@@ -81,4 +86,4 @@ def end_with(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(run_query, ("queue", "seq", "id"))

@@ -15,6 +15,10 @@ from warrenmq.spark.options import BATCH_OPTIONS, COMMON_OPTIONS, STREAM_OPTIONS
 from warrenmq.spark.sinks.columns import SINK_COLUMNS
 from warrenmq.spark.sinks.options import SINK_OPTIONS
 from warrenmq.spark.store_options import TABLE_OPTIONS
+from warrenmq.spark.telemetry.event_columns import EVENT_COLUMNS
+from warrenmq.spark.telemetry.event_options import EVENT_OPTIONS
+from warrenmq.spark.telemetry.metric_columns import METRIC_COLUMNS, METRICS, SAMPLES_LOST
+from warrenmq.spark.telemetry.metric_options import METRIC_OPTIONS, METRIC_STREAM_OPTIONS
 from warrenmq.tables.schemas import COLUMNS as STORE_COLUMNS
 
 if TYPE_CHECKING:
@@ -33,6 +37,7 @@ PAGES_WITH_BLOCKS = (
     "store.md",
     "archive.md",
     "jobs.md",
+    "telemetry.md",
     "errors.md",
 )
 
@@ -139,6 +144,25 @@ def test_every_table_is_documented_with_its_columns() -> None:
     expected = {table: list(columns) for table, columns in STORE_COLUMNS.items()}
     expected["messages"] = [name for name in expected["messages"] if name not in COLUMNS]
     assert documented == expected
+
+
+def test_options_and_columns_of_telemetry_are_documented() -> None:
+    """No more and no fewer than the sources have; metrics but for the buckets of syncs."""
+    page = "telemetry.md"
+    assert [row[0].strip("`") for row in rows(page, "Event options")] == list(EVENT_OPTIONS)
+    options = {row[0].strip("`"): row[1] for row in rows(page, "Metric options")}
+    assert options == {
+        name: "stream" if name in METRIC_STREAM_OPTIONS else "both" for name in METRIC_OPTIONS
+    }
+    for heading, columns in (("Event columns", EVENT_COLUMNS), ("Metric columns", METRIC_COLUMNS)):
+        documented = [(row[0].strip("`"), row[1]) for row in rows(page, heading)]
+        assert documented == [(name, kind.simpleString()) for name, kind in columns.items()]
+    section = (
+        (PAGES / page).read_text().split("\n## Metrics of each object\n")[1].split("\nOf the ")[0]
+    )
+    documented_metrics = set(re.findall("`([a-z_]+)`", section))
+    expected = {name for name in METRICS if not re.fullmatch("syncs_(to_[0-9]+|beyond)", name)}
+    assert documented_metrics == expected | {SAMPLES_LOST}
 
 
 @pytest.mark.spark

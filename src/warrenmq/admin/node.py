@@ -28,6 +28,7 @@ from warrenmq.admin.protocol.requests import BackupStatus, ErrorReply, LocalLogi
 from warrenmq.admin.protocol.routes import RouteTried, TryRoute
 from warrenmq.admin.room_waits import RoomWaits
 from warrenmq.admin.routes import try_route
+from warrenmq.admin.sampling.ring import SampleRing
 from warrenmq.admin.session_user import SessionUser
 from warrenmq.admin.status import node_status, queue_status, vhost_status
 from warrenmq.broker.broker import Broker
@@ -206,6 +207,7 @@ class AdminNode:
         self._vhosts: dict[bytes, AdminVhost] = {}
         self._events = EventStream(broker)
         self._passed_sessions = PassedSessions()
+        self._ring = SampleRing(broker)
         # Makes backups; None on a node without a disk.
         self.backups: BackupHost | None = None
         # Name of the node.
@@ -229,6 +231,10 @@ class AdminNode:
     def locate(self, vhost: AdminVhost, rights: Rights, request: LocateQueues) -> QueuesLocated:
         """Where queues live; see `homes.locate`."""
         return locate(vhost.homes(), self.name, self.cluster, rights, request)
+
+    def publish_events(self, clock: Clock) -> None:
+        """Publish the events of the node to its event exchanges from now on."""
+        self._events.publish(clock)
 
     def recover(self, groups: list[PutReaderGroup], members: list[PutGroupMember]) -> None:
         """Restore all reader groups: all queues have their messages, no client is connected yet."""
@@ -322,6 +328,7 @@ class AdminNode:
             self.control,
             self._events,
             self._passed_sessions,
+            self._ring,
             user,
             clock,
             reply,

@@ -285,6 +285,14 @@ def report(
     node: Node,
     data_dir: StoreDirectory = None,
     snapshots: Snapshots = None,
+    metrics: Annotated[
+        Path | None,
+        typer.Option(
+            "--metrics",
+            metavar="DIR",
+            help="Windows of `warren pipeline metrics`, to be drawn over time.",
+        ),
+    ] = None,
     headers: Annotated[
         bool,
         typer.Option(
@@ -306,6 +314,7 @@ def report(
             directory=data_dir,
             uri=None if named is None else named.uri,
             snapshots=snapshots,
+            metrics=metrics,
             headers=headers,
             retry_timeout_s=node.retry_timeout_s,
             master=master,

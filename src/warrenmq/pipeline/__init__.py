@@ -14,6 +14,7 @@ from warrenmq.pipeline.backups.restore_live_job import (
     QueueDifference,
     restore_live,
 )
+from warrenmq.pipeline.metrics.job import MetricsResult, metrics
 from warrenmq.pipeline.progress import JsonProgress, Progress, Step
 from warrenmq.pipeline.rabbitmq.import_job import ImportResult, import_rabbitmq
 from warrenmq.pipeline.rebuild_index_job import RebuildIndexResult, rebuild_index
@@ -30,6 +31,7 @@ __all__ = [
     "JobResult",
     "JsonProgress",
     "LiveRestoreResult",
+    "MetricsResult",
     "Progress",
     "QueueDifference",
     "RebuildIndexResult",
@@ -42,6 +44,7 @@ __all__ = [
     "archive",
     "backup",
     "import_rabbitmq",
+    "metrics",
     "rebuild_index",
     "replay",
     "report",

@@ -30,10 +30,14 @@ def as_job_error() -> Iterator[None]:
     try:
         yield
     except (SourceError, AdminRefusedError) as error:
-        text = str(error)
-        for theirs, ours in _NAMES_OF_JOBS.items():
-            text = text.replace(theirs, ours)
-        raise JobError(text) from error
+        raise JobError(in_words_of_jobs(str(error))) from error
+
+
+def in_words_of_jobs(text: str) -> str:
+    """The text of an error of a data source, with the job's parameters in place of its options."""
+    for theirs, ours in _NAMES_OF_JOBS.items():
+        text = text.replace(theirs, ours)
+    return text
 
 
 def address_of(uri: str) -> NodeAddress:

@@ -18,8 +18,8 @@ _EVENT_PAUSE_S: Final = 1.0
 class Step:
     """Progress within one step of a job: `done` of `total` in `unit`.
 
-    `unit` is messages, bytes, files or parts. `total` is None while unknown. `note` is a short
-    remark for people.
+    `unit` is messages, bytes, files, figures or parts. `total` is None while unknown. `note` is a
+    short remark for people.
     """
 
     name: str

@@ -224,6 +224,7 @@ class Node:
             # Give the memory that recovery needed for reading back to the system.
             trim()
         gc.set_threshold(50_000, 20, 100)
+        self.admin.publish_events(LoopClock(self.loop, self.schedule_turn))
         nodes = "" if self._cluster is None else f" nodes={await self._cluster.begin()}"
         await self.import_definitions()
         self._listening.start()

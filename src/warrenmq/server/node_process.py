@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 # How long a stop of the broker waits for clients to leave (s).
 _CLIENTS_GONE_S: Final = 2.0
 _PAUSE_S: Final = 0.01
+# Samples of the node's figures are no closer to each other than this (ms).
+SAMPLE_INTERVAL_MIN_MS: Final = 100
 
 
 class ProcessHost(Protocol):
@@ -86,6 +88,11 @@ class NodeProcess:
         self._is_draining = False
         # The last start or stop of the broker.
         self._starting: asyncio.Task[None] | None = None
+
+    @property
+    def sample_interval_ms(self) -> int:
+        """Time between two samples of the node's figures (ms)."""
+        return max(SAMPLE_INTERVAL_MIN_MS, self._host.config.management.statistics_interval_ms)
 
     def set_log_level(self, level: str) -> None:
         """Log from `level` on, until the next start or reload."""

@@ -8,7 +8,6 @@ rows when a DataFrame is used twice.
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import NoReturn
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -16,7 +15,6 @@ from pyspark.sql.datasource import (
     DataSourceStreamWriter,
     DataSourceWriter,
 )
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from warrenmq.spark.amqp.source import other_broker
@@ -31,40 +29,8 @@ from warrenmq.spark.sinks.options import (
     without_options_of_spark,
 )
 from warrenmq.spark.sinks.sink import WarrenBatchWriter, WarrenStreamWriter
-from warrenmq.spark.streams.offsets import OffsetJson
 from warrenmq.spark.streams.reader import WarrenStreamReader
-
-
-class UnusableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Raises `cause` from each method, so that the first call of Spark reports it.
-
-    PySpark 4.3 loses an exception of `streamReader`: its runner ends with "UnboundLocalError:
-    reader" instead. Exceptions of the methods of a reader reach the user.
-    """
-
-    def __init__(self, cause: Exception) -> None:
-        self._cause = cause
-
-    def _refuse(self) -> NoReturn:
-        raise self._cause
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        self._refuse()
-
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        self._refuse()
-
-    def initialOffset(self) -> OffsetJson:  # noqa: N802 - Spark's name
-        self._refuse()
-
-    def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802 - Spark
-        self._refuse()
-
-    def partitions(self, start: OffsetJson, end: OffsetJson) -> NoReturn:
-        self._refuse()
-
-    def read(self, partition: object) -> NoReturn:
-        self._refuse()
+from warrenmq.spark.unusable_reader import UnusableStreamReader
 
 
 class WarrenDataSource(DataSource):

@@ -17,8 +17,9 @@ from tests.spark.micro_batches import through_json
 from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
 from warrenmq.spark.options import OptionError
 from warrenmq.spark.retry import SourceError
-from warrenmq.spark.source import UnusableStreamReader, WarrenDataSource
+from warrenmq.spark.source import WarrenDataSource
 from warrenmq.spark.streams.lag import lag_of
+from warrenmq.spark.unusable_reader import UnusableStreamReader
 
 
 def test_a_stream_from_first_batch_to_an_empty_queue(node: MemoryNode, make: Make) -> None:

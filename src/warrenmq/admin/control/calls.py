@@ -17,12 +17,14 @@ from warrenmq.admin.control.changes import ChangeCalls
 from warrenmq.admin.control.cluster import ClusterCalls
 from warrenmq.admin.control.connections import ConnectionCalls
 from warrenmq.admin.control.control_host import ControlHost
+from warrenmq.admin.control.event_queues import EventQueueCalls
 from warrenmq.admin.control.listings import ListingCalls
 from warrenmq.admin.control.mirrors import MirrorCalls
 from warrenmq.admin.control.peers import Peers
 from warrenmq.admin.control.permits import Permits
 from warrenmq.admin.control.processes import ProcessCalls, ProcessRequest
 from warrenmq.admin.control.queues import QueueCalls
+from warrenmq.admin.control.samples import SampleCalls
 from warrenmq.admin.control.schedules import ScheduleCalls
 from warrenmq.admin.control.store_looks import StoreLooks
 from warrenmq.admin.control.stores import StoreCalls
@@ -42,6 +44,7 @@ from warrenmq.admin.protocol.counters import DescribeCounters
 from warrenmq.admin.protocol.latencies import DescribeLatencies
 from warrenmq.admin.protocol.mirrors import MirrorRequest
 from warrenmq.admin.protocol.requests import ErrorReply
+from warrenmq.admin.protocol.samples import ReadSamples
 from warrenmq.admin.protocol.schedules import IssueJobTicket, ListSchedules
 from warrenmq.admin.protocol.stores import (
     CompactStores,
@@ -50,7 +53,8 @@ from warrenmq.admin.protocol.stores import (
     DescribeSegments,
 )
 from warrenmq.admin.protocol.totals import DescribeTotals
-from warrenmq.admin.protocol.watching import WatchRequest
+from warrenmq.admin.protocol.watching import KeepEvents, WatchRequest
+from warrenmq.admin.sampling.ring import SampleRing
 from warrenmq.admin.session_user import SessionUser
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import Change
@@ -91,6 +95,7 @@ class ControlCalls:
         node: ControlHost,
         events: EventStream,
         passed_sessions: PassedSessions,
+        ring: SampleRing,
         user: SessionUser,
         clock: Clock,
         reply: Callable[[control.ControlReply | ErrorReply], None],
@@ -132,8 +137,13 @@ class ControlCalls:
         passed = passed_sessions if is_passed else None
         change_calls = ChangeCalls(broker, node, peers, passed, clock, reply)
         self._calls.add(ReadChanges, change_calls.read)
+        own_name = broker.settings.node_name
+        sample_calls = SampleCalls(own_name, ring, node, peers, clock, reply)
+        self._calls.add(ReadSamples, sample_calls.read)
+        event_queue_calls = EventQueueCalls(broker, self._permits, clock, reply)
+        self._calls.add(KeepEvents, event_queue_calls.keep)
         self._calls.add(DescribeTotals, TotalsCalls(broker, peers, self._later, reply).start)
-        process_calls = ProcessCalls(broker.settings.node_name, node, peers, self._guard, reply)
+        process_calls = ProcessCalls(own_name, node, peers, self._guard, reply)
         self._calls.add_all(ProcessRequest, process_calls.start)
         self._add_calls()
 

@@ -1,4 +1,4 @@
-"""The internal events of a node, such as `queue.created`, for the sessions that watch them.
+"""The internal events of a node, such as `queue.created`, for sessions and event exchanges.
 
 May import: protocol, definitions, listings. Start with `stream.py`.
 """

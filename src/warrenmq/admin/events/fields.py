@@ -29,8 +29,9 @@ _CREATED: Final = (
 _LOGIN: Final = ("ssl", "auth_mechanism", "protocol", "peer_port", "peer_host")
 # Events that nobody has asked for.
 _WITHOUT_USER: Final = (
-    "alarm.cleared", "alarm.set", "connection.closed", "user.authentication.failure",
-    "user.authentication.success",
+    "alarm.cleared", "alarm.set", "checkpoint.completed", "connection.closed", "mirror.added",
+    "mirror.promoted", "mirror.removed", "mirror.synchronised", "mirror.unsynchronised",
+    "user.authentication.failure", "user.authentication.success",
 )  # fmt: skip
 
 
@@ -60,6 +61,8 @@ def _fields(broker: Broker, name: str, subject: object) -> Fields:
             return _binding(subject)
         case str():
             return {"node": broker.settings.node_name, "source": subject}
+        case dict():
+            return subject
     return definition_fields(name, subject)
 
 

@@ -9,7 +9,15 @@ from typing import Annotated, Any, Final, Literal, TypeGuard
 
 from msgspec import Meta, Struct
 
-from warrenmq.admin.protocol import changes, cluster, mirrors, schedules, stores, watching
+from warrenmq.admin.protocol import (
+    changes,
+    cluster,
+    mirrors,
+    samples,
+    schedules,
+    stores,
+    watching,
+)
 from warrenmq.admin.protocol.configuration import Configuration, DescribeConfiguration
 from warrenmq.admin.protocol.counters import DescribeCounters, NodeCounters
 from warrenmq.admin.protocol.fields import ShortStr
@@ -595,6 +603,8 @@ ControlRequest = (
     | stores.DescribeCompactions
     | stores.DescribeSegments
     | watching.WatchRequest
+    | watching.KeepEvents
+    | samples.ReadSamples
 )
 ControlReply = (
     Done
@@ -619,6 +629,7 @@ ControlReply = (
     | stores.Compactions
     | stores.QueueSegments
     | watching.WatchReply
+    | samples.Samples
 )
 
 # The tag that the user of each operation must have. A local administrator has all tags.
@@ -667,6 +678,7 @@ NEEDS: Final[dict[type, str]] = {
     IssueTicket: NO_TAG,
     DescribeCounters: MONITORING,
     changes.ReadChanges: MONITORING,
+    samples.ReadSamples: MONITORING,
     DescribeLatencies: MONITORING,
     DescribeTotals: MONITORING,
     DescribeConfiguration: MONITORING,
@@ -695,6 +707,7 @@ NEEDS: Final[dict[type, str]] = {
     watching.ResetLoginAttempts: ADMINISTRATOR,
     watching.WatchEvents: ADMINISTRATOR,
     watching.NextEvents: ADMINISTRATOR,
+    watching.KeepEvents: MONITORING,
     watching.DescribeCertificates: MANAGEMENT,
     watching.DescribeVariables: ADMINISTRATOR,
 }

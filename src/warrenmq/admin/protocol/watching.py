@@ -7,12 +7,17 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-# Events that a node tells of, by RabbitMQ's names; EVENTS_LOST is warren's own.
+from warrenmq.admin.protocol.fields import ShortStr
+
+# Events that a node tells of, by RabbitMQ's names; EVENTS_LOST and those of checkpoints and mirrors
+# are warren's own.
 EVENTS_LOST: Final = "events.lost"
 EVENT_NAMES: Final = (
     "alarm.cleared", "alarm.set", "binding.created", "binding.deleted", "channel.closed",
-    "channel.created", "connection.closed", "connection.created", "consumer.created",
-    "consumer.deleted", "exchange.created", "exchange.deleted", "operator.policy.cleared",
+    "channel.created", "checkpoint.completed", "connection.closed", "connection.created",
+    "consumer.created", "consumer.deleted", "exchange.created", "exchange.deleted",
+    "mirror.added", "mirror.promoted", "mirror.removed", "mirror.synchronised",
+    "mirror.unsynchronised", "operator.policy.cleared",
     "parameter.cleared", "parameter.set", "permission.created", "permission.deleted",
     "policy.cleared", "policy.set", "queue.created", "queue.deleted", "topic.permission.created",
     "topic.permission.deleted", "user.authentication.failure", "user.authentication.success",
@@ -49,6 +54,20 @@ class NextEvents(_Request, tag="next_events", frozen=True):
     """The next events that the session watches; waits for one. Reply: Events, maybe without any."""
 
     wait_ms: Annotated[int, Meta(ge=0, le=EVENTS_WAIT_MAX_MS)]
+
+
+class KeepEvents(_Request, tag="keep_events", frozen=True):
+    """Let the durable queue `queue` take the events that a node tells of from now on. Reply: Done.
+
+    The queue is bound to `amq.rabbitmq.event` with each of the topic patterns in `events`, and to
+    the exchange of the firehose with each of those in `messages`. What is missing is declared, the
+    exchange too. Refused (`precondition`) when the queue takes other events already.
+    """
+
+    vhost: Annotated[str, Meta(max_length=255)]
+    queue: Annotated[bytes, Meta(min_length=1, max_length=255)]
+    events: Annotated[list[ShortStr], Meta(max_length=100)]
+    messages: Annotated[list[ShortStr], Meta(max_length=100)]
 
 
 class DescribeCertificates(_Request, tag="describe_certificates", frozen=True):

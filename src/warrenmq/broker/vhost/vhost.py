@@ -55,6 +55,8 @@ class Vhost(VhostQueues):
         # Sum of the sealed and the finished batches at the last call of `on_sealed`.
         self._batches: i64 = 0
         self._debt_at_ms: i64 = 0
+        # Generation of the last checkpoint that an event told of; -1 until the first look at it.
+        self._told_generation: i64 = -1
         store.set_host(VhostStoreHost(self.host), VhostLossReport(self.host, self.losses))
 
     @property
@@ -216,6 +218,7 @@ class Vhost(VhostQueues):
             self._debt_at_ms = now_ms + _DEBT_INTERVAL_MS
             self.store.dead_files.is_disk_low = self.node.alarms.disk_since_ms != OFF
             self.receipts.sweep()
+            self._tell_of_checkpoint()
             update_debt(self.store)
             if self.store.debt.payable_bytes > 0:
                 # Only a checkpoint deletes files.
@@ -234,3 +237,11 @@ class Vhost(VhostQueues):
             or has_due
             or self.staging.mover.may_resume()
         )
+
+    def _tell_of_checkpoint(self) -> None:
+        """Announce the last checkpoint, once it is on disk."""
+        generation = self.store.checkpoints.generation
+        if generation != self._told_generation:
+            if self._told_generation >= 0:
+                self.announce("checkpoint.completed", {"generation": int(generation)})
+            self._told_generation = generation

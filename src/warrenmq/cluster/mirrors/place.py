@@ -22,6 +22,7 @@ from warrenmq.cluster.groups.proposal_queue import LATER, URGENT, USUAL
 from warrenmq.cluster.groups.queue_policy import policy_of
 from warrenmq.cluster.groups.transitions import PROMOTED, UNSYNCED, Transition
 from warrenmq.cluster.mirrors.gates import Gates
+from warrenmq.cluster.mirrors.log.group_events import events_of
 from warrenmq.cluster.mirrors.log.group_lines import lines_of
 from warrenmq.cluster.mirrors.log.mirror_log import MirrorLog
 from warrenmq.cluster.mirrors.peers import MirrorPeers
@@ -197,6 +198,8 @@ class MirrorPlace(ReplicaHost):
             queue = self.vhost.queue_text(self.name)
             for line in lines_of(before, group, self._host.me.node):
                 self._host.log.write(queue, line.text, level=line.level)
+            for event, fields in events_of(self.name, before, group, self._host.me.node):
+                self.vhost.announce(event, fields)
             if group.epoch > before.epoch:
                 self._deposed = before.master_node
         self.replica.on_group(group)

@@ -92,6 +92,25 @@ KINDS: Final = (
         ),
     ),
     Kind(
+        "metrics",
+        "Keep the figures of nodes and queues over windows of time, by Spark",
+        (
+            Field(
+                "target", "output", "Windows", is_needed=True,
+                hint="a new directory, or one to continue",
+            ),
+            Field("window", "number", "Seconds of a window", "--window"),
+            Field("late", "number", "Seconds a window waits for late samples", "--late"),
+            Field("metrics", "texts", "Metrics", "--metric", hint="all, if empty; one on a line"),
+            Field("format", "choice", "Format", "--format", choices=("parquet", "delta")),
+            Field("follow", "flag", "Continue with new samples until it is stopped", "--follow"),
+            Field(
+                "interval", "decimal", "Seconds between batches", "--interval",
+                hint="while it continues",
+            ),
+        ),
+    ),
+    Kind(
         "replay",
         "Publish messages from archives, backups and other Parquet files",
         (
@@ -127,6 +146,10 @@ KINDS: Final = (
             Field(
                 "directory", "source", "Backup of files", "--data-dir",
                 hint="instead of this node",
+            ),
+            Field(
+                "metrics", "source", "Windows of metrics", "--metrics",
+                hint="to be drawn over time",
             ),
             _ENGINE,
         ),

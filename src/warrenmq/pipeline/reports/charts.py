@@ -180,20 +180,7 @@ def columns(title: str, rows: Sequence[Bar], series: Sequence[str], quantity: st
             "data": {"values": values},
             "mark": {"type": "bar"},
             "encoding": {
-                "x": {
-                    "field": "row",
-                    "type": "ordinal",
-                    "scale": {"domain": list(range(len(rows))), "paddingInner": 0.15, "paddingOuter": 0.1},
-                    "axis": {
-                        "title": None,
-                        "labelAngle": 0,
-                        "ticks": False,
-                        # Place the labels below the 0 of the y axis.
-                        "labelPadding": 9,
-                        "values": _some(labels, width - _Y_AXIS_WIDTH),
-                        "labelExpr": f"{_json(labels)}[datum.value]",
-                    },
-                },
+                "x": _in_order(labels, width),
                 "y": _quantity("value", quantity, highest, 4),
                 "fill": _colour(len(series)),
                 "order": {"field": "series"},
@@ -201,6 +188,59 @@ def columns(title: str, rows: Sequence[Bar], series: Sequence[str], quantity: st
         },
         series if len(series) > 1 else (),
     )  # fmt: skip
+
+
+def lines(
+    title: str,
+    labels: Sequence[str],
+    rows: Sequence[Sequence[float | None]],
+    series: Sequence[str],
+    quantity: str,
+) -> Chart:
+    """Draw one line for each of `series` over `labels`; `rows` has its values, None for a gap.
+
+    `quantity` is a unit, or "bytes" for an axis in KiB, MiB and so on.
+    """
+    highest = max([value for row in rows for value in row if value is not None], default=0.0)
+    divisor, unit = _unit(highest, quantity)
+    values = [
+        {"row": place, "value": None if value is None else value / divisor, "series": number}
+        for number, row in enumerate(rows)
+        for place, value in enumerate(row)
+    ]
+    return _two(
+        title,
+        lambda width, ticks: {
+            "width": width - _Y_AXIS_WIDTH,
+            "height": _COLUMNS_HEIGHT,
+            "data": {"values": values},
+            "mark": {"type": "line", "strokeWidth": 2, "point": {"filled": True, "size": 10}},
+            "encoding": {
+                "x": _in_order(labels, width),
+                "y": _quantity("value", unit, highest / divisor, 4),
+                "color": _colour(len(series)),
+            },
+        },
+        series if len(series) > 1 else (),
+    )
+
+
+def _in_order(labels: Sequence[str], width: int) -> dict[str, Any]:
+    """The axis of columns and lines: a place for each label, and the labels that have room."""
+    return {
+        "field": "row",
+        "type": "ordinal",
+        "scale": {"domain": list(range(len(labels))), "paddingInner": 0.15, "paddingOuter": 0.1},
+        "axis": {
+            "title": None,
+            "labelAngle": 0,
+            "ticks": False,
+            # Place the labels below the 0 of the y axis.
+            "labelPadding": 9,
+            "values": _some(labels, width - _Y_AXIS_WIDTH),
+            "labelExpr": f"{_json(labels)}[datum.value]",
+        },
+    }
 
 
 def _some(labels: Sequence[str], width: int) -> list[int]:
@@ -314,6 +354,13 @@ def visible(value: object) -> str:
             for each in str(value)
         ]
     )
+
+
+def time_labels(starts: Sequence[datetime.datetime]) -> list[str]:
+    """A label for each time of a chart: day and minute (UTC), and the second where that counts."""
+    has_seconds = any(start.second for start in starts)
+    clock = "%H:%M:%S" if has_seconds else "%H:%M"
+    return [f"{start:%b} {start.day}, {start:{clock}}" for start in starts]
 
 
 def hour_labels(starts: Sequence[datetime.datetime], is_daily: bool) -> list[str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from warrenmq.pipeline.progress import Progress
+from warrenmq.pipeline.reports.metric_figures import MetricsFigures
 from warrenmq.pipeline.reports.part import (
     ROWS_MAX,
     MessageRow,
@@ -157,6 +158,8 @@ class ReportFigures:
     oldest: list[MessageFigures]
     damage_count: int
     damage: list[DamageFigures]
+    # The history of a broker's figures; None: the report has none.
+    metrics: MetricsFigures | None = None
 
 
 def read_figures(

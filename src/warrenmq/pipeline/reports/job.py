@@ -75,6 +75,7 @@ def report(
     directory: str | Path | None = None,
     uri: str | None = None,
     snapshots: str | Path | None = None,
+    metrics: str | Path | None = None,
     headers: bool = True,
     retry_timeout_s: float = RETRY_TIMEOUT_S,
     master: str | None = None,
@@ -85,10 +86,11 @@ def report(
     """Write a report on a store to the file `html`, and the same as JSON beside it.
 
     `directory` is a stopped node's data directory or a backup. `uri` instead names a running node,
-    as an administrator; the node makes a snapshot below `snapshots` on its own machine. Without
-    `headers` the report has no dead letters, and no task reads the properties of each message. A
-    report waits up to `retry_timeout_s` seconds while the node does not answer. JobError when no
-    report can be made.
+    as an administrator; the node makes a snapshot below `snapshots` on its own machine. `metrics`
+    is a directory of the job `metrics`, whose figures the report shows over time. Without `headers`
+    the report has no dead letters, and no task reads the properties of each message. A report waits
+    up to `retry_timeout_s` seconds while the node does not answer. JobError when no report can be
+    made.
     """
     page_path = Path(html).absolute()
     json_path = page_path.with_suffix(".json")
@@ -101,7 +103,7 @@ def report(
         raise JobError(f"{page_path} must end in .html")
     if page_path.is_dir():
         raise JobError(f"{page_path} is a directory")
-    for place in (page_path.parent, *([Path(snapshots)] if snapshots is not None else [])):
+    for place in (page_path.parent, *[Path(each) for each in (snapshots, metrics) if each]):
         if not place.is_dir():
             raise JobError(f"there is no directory {place}")
     require_engine(engine, master, spark)
@@ -109,8 +111,10 @@ def report(
     if uri is not None:
         must_be_reachable(uri, "warren report", retry_timeout_s)
     from warrenmq.pipeline.reports.figures import read_figures
+    from warrenmq.pipeline.reports.metric_figures import read_metrics
     from warrenmq.pipeline.reports.page import page
 
+    history = None if metrics is None else read_metrics(Path(metrics))
     with (
         _store(directory, uri, snapshots, progress) as (store, source, forms),
         sharing_for("report", engine, master, spark, progress) as sharing,
@@ -120,6 +124,7 @@ def report(
         figures = read_figures(
             sharing, store, Path(scratch), made_at, headers, source, forms, progress
         )
+        figures = dataclasses.replace(figures, metrics=history)
         progress.show(Step("writing"))
         _replace(page_path, page(figures))
         _replace(json_path, json.dumps(json_value(figures), indent=2) + "\n")

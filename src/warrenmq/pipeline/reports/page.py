@@ -17,7 +17,9 @@ import jinja2
 from warrenmq.offline.sizes import size_text
 from warrenmq.pipeline.reports import charts
 from warrenmq.pipeline.reports.figures import MessageFigures, RateFigures, ReportFigures
+from warrenmq.pipeline.reports.over_time import over_time
 from warrenmq.pipeline.reports.part import ROWS_MAX
+from warrenmq.pipeline.reports.section import Section, Table
 
 _AGE_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
 # Most columns of a chart: one wrong clock must not make a chart of a million columns.
@@ -31,29 +33,6 @@ class Tile:
     value: str
     name: str
     state: str = ""
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table: `head` has the column names; the first `texts` columns are left-aligned texts.
-
-    The other columns are numbers.
-    """
-
-    caption: str
-    head: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-    texts: int = 1
-
-
-@dataclass(frozen=True)
-class Section:
-    """A section of the page: a chart and the table with its figures, or only one of them."""
-
-    title: str
-    note: str = ""
-    chart: charts.Chart | None = None
-    table: Table | None = None
 
 
 def page(figures: ReportFigures) -> str:
@@ -72,6 +51,7 @@ def page(figures: ReportFigures) -> str:
         _forms(figures),
         _sizes(figures),
         _rates(figures),
+        *over_time(figures.metrics),
         _dead_letters(figures),
         *_files(figures),
         _messages("Largest messages", figures.largest),

@@ -1,4 +1,4 @@
-"""The log of mirrored queues: their groups, their synchronisations, and many events in one line.
+"""What is told of mirrored queues: log lines, many of them in one line, and internal events.
 
 Imports nothing else of the mirrors. Start with `mirror_log.py`.
 """

@@ -1,0 +1,1 @@
+"""The job `metrics`: keeps windowed aggregates of a broker's figures. Start with `job.py`."""

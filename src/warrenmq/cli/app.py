@@ -154,6 +154,7 @@ def pipeline(context: typer.Context) -> None:
     """Run jobs on queues, stores and archives with Spark."""
     # These modules add their commands to `pipeline` when they are imported.
     from warrenmq.cli import (  # noqa: F401  # they register commands
+        pipeline_mirrors,
         pipeline_replay,
         pipeline_run,
         pipeline_schedule,

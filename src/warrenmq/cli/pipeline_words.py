@@ -11,7 +11,11 @@ from typer.exceptions import TyperException
 from typer.main import get_command
 
 # These modules add their commands to `pipeline` when they are imported.
-from warrenmq.cli import pipeline_replay, pipeline_store  # noqa: F401  # they register commands
+from warrenmq.cli import (  # noqa: F401  # they register commands
+    pipeline_mirrors,
+    pipeline_replay,
+    pipeline_store,
+)
 from warrenmq.cli.pipeline import pipeline
 from warrenmq.management.jobs.kinds import BadArguments, Field, kind_of
 

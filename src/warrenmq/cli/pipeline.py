@@ -165,9 +165,7 @@ def _tell(error: Exception, traceback: bool) -> None:
         print_exception(error)
 
 
-def data_dir_or_node(
-    data_dir: Path | None, node: Node, option: str = "--data-dir"
-) -> Node | None:
+def data_dir_or_node(data_dir: Path | None, node: Node, option: str = "--data-dir") -> Node | None:
     """The node that a job reads, or None when it reads the directory, which `option` names.
 
     Raises JobError unless exactly one of the two is named; beside a directory, a node from the

@@ -51,11 +51,16 @@ class SideFigures(msgspec.Struct):
     ahead: int = 0
     lacks: int = 0
     marks: int = 0
+    # The lowest seq id of the messages, by priority.
+    firsts: dict[int, int] = {}
 
     def add(self, more: "SideFigures") -> None:
         """Add the figures of other stretches."""
         for name in self.__struct_fields__:
-            setattr(self, name, getattr(self, name) + getattr(more, name))
+            if name != "firsts":
+                setattr(self, name, getattr(self, name) + getattr(more, name))
+        for priority, first in more.firsts.items():
+            self.firsts[priority] = min(first, self.firsts.get(priority, first))
 
 
 class TaskFigures(msgspec.Struct):
@@ -79,10 +84,10 @@ def compare(task: CompareTask) -> TaskFigures:
     found: list[Array] = []
     for stretch in task.stretches:
         reference = _messages(stretch.sides[0])
-        _count(figures[0], reference)
+        _count(figures[0], stretch.priority, reference)
         for place, side in enumerate(stretch.sides[1:], 1):
             messages = _messages(side)
-            _count(figures[place], messages)
+            _count(figures[place], stretch.priority, messages)
             for kind, copy, other, seqs in _differences(
                 stretch.sides[0], reference, side, messages, place, figures[place]
             ):
@@ -97,9 +102,12 @@ def compare(task: CompareTask) -> TaskFigures:
     return TaskFigures(figures, count)
 
 
-def _count(figures: SideFigures, messages: dict[str, Array]) -> None:
-    figures.messages += len(messages["seq"])
-    figures.bytes += int(messages["size"].sum())
+def _count(figures: SideFigures, priority: int, messages: dict[str, Array]) -> None:
+    seqs = messages["seq"]
+    found = SideFigures(len(seqs), int(messages["size"].sum()))
+    if len(seqs):
+        found.firsts[priority] = int(seqs[0])
+    figures.add(found)
 
 
 def _messages(side: Side) -> dict[str, Array]:

@@ -22,14 +22,16 @@ from warrenmq.pipeline.mirrors.comparing import (
     TaskFigures,
     compare,
 )
-from warrenmq.pipeline.mirrors.copies import QueueCopy
+from warrenmq.pipeline.mirrors.copies import SEQ_END, QueueCopy
 from warrenmq.pipeline.mirrors.describing import DIFFERENCES, DescribeTask, describe
 from warrenmq.pipeline.mirrors.stretches import Windows, tasks_of
 from warrenmq.pipeline.tasks import TaskRunner, numbered
 from warrenmq.store.disk.files import make_directories
 from warrenmq.tables.file_scan import Array
 
+_SEQ: Final = ROW_FIELDS.index("seq")
 _KIND: Final = ROW_FIELDS.index("kind")
+_COPY: Final = ROW_FIELDS.index("copy")
 NO_ROWS: Final = np.empty((0, len(ROW_FIELDS)), np.int64)
 
 
@@ -66,9 +68,11 @@ class Comparison:
         )
         # By task with differences, its rows.
         self._rows: dict[str, Array] = {}
+        # What is known of each copy.
+        self.figures: list[SideFigures] = []
 
-    def run(self, step: str) -> list[SideFigures]:
-        """Compare; returns the figures of each copy."""
+    def run(self, step: str) -> None:
+        """Compare, and set the figures of each copy."""
         done = self._runner.run(self._work / "compared", self._tasks, compare, TaskFigures, step)
         self._rows = {
             name: np.load(self._tasks[name].rows) for name, found in done.items() if found.rows
@@ -77,7 +81,7 @@ class Comparison:
         for found in done.values():
             for known, more in zip(sums, found.sides, strict=True):
                 known.add(more)
-        return sums
+        self.figures = sums
 
     @property
     def rows(self) -> Array:
@@ -90,9 +94,26 @@ class Comparison:
         rows = rows[rows[:, _KIND] != DIFFERS]
         windows = {}
         for priority in np.unique(rows[:, 0]).tolist():
-            seqs = rows[rows[:, 0] == priority, 1]
+            seqs = rows[rows[:, 0] == priority, _SEQ]
             windows[priority] = (int(seqs.min()), int(seqs.max()) + 1)
         return windows
+
+    def forget_before_first(self) -> None:
+        """Forget what copies lack before their first messages, and count it in `lacks`.
+
+        A directory does not tell whether a copy has settled them, or was not synchronised yet.
+        """
+        for name, rows in self._rows.items():
+            is_kept = np.ones(len(rows), bool)
+            for place, figures in enumerate(self.figures[1:], 1):
+                is_absent = (rows[:, _COPY] == place) & (rows[:, _KIND] != DIFFERS)
+                for priority in np.unique(rows[is_absent, 0]).tolist():
+                    first = figures.firsts.get(priority, SEQ_END)
+                    is_before = is_absent & (rows[:, 0] == priority) & (rows[:, _SEQ] < first)
+                    figures.lacks += int(np.sum(is_before))
+                    is_kept &= ~is_before
+            self._rows[name] = rows[is_kept]
+        self._rows = {name: rows for name, rows in self._rows.items() if len(rows)}
 
     def keep(self, confirmed: Array) -> dict[int, int]:
         """Forget the rows of messages that not all copies have and that are not in `confirmed`.

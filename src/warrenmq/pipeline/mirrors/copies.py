@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from warrenmq.broker.definitions.metadata import MetadataDamaged, PutQueue
-from warrenmq.cluster.groups.group import Group, decode_group
+from warrenmq.broker.definitions.metadata import PutQueue
 from warrenmq.cluster.membership.identity import IdentityError, read_identity
 from warrenmq.offline.data_directory import DataDirectory, VhostDirectory, files_of, opened
 from warrenmq.pipeline.result import JobError
@@ -61,8 +60,7 @@ class QueueCopy:
     """The copy of a queue in the directory `path`; `name` is that of its node, or the directory.
 
     `levels` is by priority. `frame` is a partition without files. `birth` tells the queue from
-    others of its name. `group` is the record of the copies that the directory has, and `replica_id`
-    the id of the directory in it: None and "" where they are not known.
+    others of its name that were deleted before.
     """
 
     name: str
@@ -70,8 +68,6 @@ class QueueCopy:
     birth: int
     levels: dict[int, LevelCopy]
     frame: Partition
-    group: Group | None
-    replica_id: str
 
     @property
     def epoch(self) -> int:
@@ -84,6 +80,12 @@ class QueueCopy:
     def next_seq(self) -> int:
         """All messages of all levels are below it."""
         return max((level.next_seq for level in self.levels.values()), default=1)
+
+    @property
+    def messages(self) -> int:
+        """How many messages the copy has, by the accounts of its store."""
+        parts = [each.part for level in self.levels.values() for each in level.parts]
+        return sum(part.live_count or len(part.queues[0].seqs) for part in parts)
 
 
 def open_copy(path: Path, vhost: str, queue: str, name: str = "") -> QueueCopy:
@@ -104,10 +106,9 @@ def open_copy(path: Path, vhost: str, queue: str, name: str = "") -> QueueCopy:
         if not definition.durable:
             raise JobError(f"queue '{queue}' is not durable: no directory has its messages")
         try:
-            group = decode_group(definition.group) if definition.group else None
             identity = read_identity(path)
-        except (MetadataDamaged, IdentityError) as error:
-            raise JobError(f"{path}: {error}") from None
+        except IdentityError as error:
+            raise JobError(str(error)) from None
         ids = {int(definition.id): 0} | {
             int(part.id): int(part.number)
             for part in data.definitions.queue_parts
@@ -127,10 +128,8 @@ def open_copy(path: Path, vhost: str, queue: str, name: str = "") -> QueueCopy:
         int(definition.birth),
         levels,
         plan.without_parts(),
-        group,
-        "" if identity is None else identity.replica_id,
     )
-    if group is None and copy.epoch == 0:
+    if copy.epoch == 0:
         raise JobError(f"queue '{queue}' in vhost '{vhost}' of {path} has no mirrors")
     return copy
 

@@ -13,6 +13,7 @@ seq id means one message for ever, and a message that has left a queue never com
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,6 @@ from warrenmq.pipeline.tasks import TaskRunner
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from warrenmq.pipeline.mirrors.comparing import SideFigures
     from warrenmq.pipeline.mirrors.comparison import Compared, Comparison
     from warrenmq.pipeline.mirrors.copies import QueueCopy
     from warrenmq.pipeline.mirrors.stretches import Windows
@@ -121,19 +121,21 @@ class _Job:
         from warrenmq.pipeline.mirrors.comparison import Compared, Comparison
 
         copies = [self._opened(path) for path in paths]
+        names = Counter(copy.name for copy in copies)
+        copies = [
+            # Backups do not know their nodes, and may have the same name in other places.
+            replace(copy, name=str(copy.path)) if names[copy.name] > 1 else copy
+            for copy in copies
+        ]
         self._must_be_one_queue(copies)
-        states = _states(copies)
-        # The copy that is ahead is the reference: the others are behind it, not it ahead of them.
-        copies.sort(
-            key=lambda copy: (states[copy.path] != NOT_IN_SYNC, copy.epoch, copy.next_seq),
-            reverse=True,
-        )
-        complete = [states[copy.path] != NOT_IN_SYNC for copy in copies]
-        compared = Compared(copies[0], copies[1:], complete[1:], False)
+        # The copy that is ahead is the reference: others are behind it, and it is not ahead of them.
+        copies.sort(key=lambda copy: (copy.epoch, copy.next_seq, copy.messages), reverse=True)
+        complete = [True] * (len(copies) - 1)
+        compared = Compared(copies[0], copies[1:], complete, False)
         comparison = Comparison(compared, self._runner, self._scratch / "copies")
-        figures = comparison.run("comparing")
-        shown = [(UNKNOWN, states[copy.path]) for copy in copies]
-        return self._result(comparison, figures, shown, target, 0, 0)
+        comparison.run("comparing")
+        comparison.forget_before_first()
+        return self._result(comparison, [(UNKNOWN, UNKNOWN)] * len(copies), target, 0, 0)
 
     # -- a running cluster -------------------------------------------------------------------------
 
@@ -144,7 +146,7 @@ class _Job:
         with queue.snapshots() as taken:
             compared = self._compared(taken)
             comparison = Comparison(compared, self._runner, self._scratch / "first")
-            figures = comparison.run("comparing")
+            comparison.run("comparing")
             doubtful, rounds = 0, 1
             windows = comparison.doubtful()
             if windows:
@@ -154,7 +156,7 @@ class _Job:
                 (MASTER if each.is_master else MIRROR, IN_SYNC if each.is_in_sync else NOT_IN_SYNC)
                 for each in taken.copies
             ]
-            found = self._result(comparison, figures, shown, target, doubtful, rounds)
+            found = self._result(comparison, shown, target, doubtful, rounds)
         found.copies += [CopyFigures(node, MIRROR, AWAY) for node in taken.away]
         return found
 
@@ -203,7 +205,6 @@ class _Job:
     def _result(
         self,
         comparison: "Comparison",
-        figures: "list[SideFigures]",
         shown: list[tuple[str, str]],
         target: Path,
         doubtful: int,
@@ -239,7 +240,7 @@ class _Job:
                 side.marks,
             )
             for copy, side, (role, state) in zip(
-                (compared.reference, *compared.others), figures, shown, strict=True
+                (compared.reference, *compared.others), comparison.figures, shown, strict=True
             )
         ]
         rows = list(_first(file, SHOWN_MAX))
@@ -253,20 +254,3 @@ def _first(file: Any, count: int) -> Iterator[dict[str, Any]]:
     for batch in file.iter_batches(batch_size=count):
         yield from batch.to_pylist()
         return
-
-
-def _states(copies: "list[QueueCopy]") -> dict[Path, str]:
-    """Whether the copies in directories are in sync, as the newest record of them says.
-
-    A backup does not know of which node it is.
-    """
-    groups = [copy.group for copy in copies if copy.group is not None]
-    newest = max(groups, key=lambda group: group.version, default=None)
-    found = {}
-    for copy in copies:
-        if newest is None or not copy.replica_id:
-            found[copy.path] = UNKNOWN
-        else:
-            is_synced = newest.is_synced(copy.name.encode(), copy.replica_id)
-            found[copy.path] = IN_SYNC if is_synced else NOT_IN_SYNC
-    return found

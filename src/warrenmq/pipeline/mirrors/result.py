@@ -30,7 +30,8 @@ class CopyFigures:
 
     Not counted as differences: `behind`, messages of the reference that come after the end of this
     copy; `ahead`, messages of this copy that come after the end of the reference; `lacks`, messages
-    of the reference that a copy lacks which is not in sync; and `marks`, messages that only one of
+    of the reference that a mirror which is not in sync lacks, or that come before the first message
+    of a directory, which has settled them or was not synchronised; and `marks`, messages that only one of
     both marks as delivered before.
     """
 
@@ -59,12 +60,15 @@ class CopyFigures:
             line += ", the others are compared with it"
         elif self.differences:
             line += f", {self.differences:,} differences"
-        elif self.state == NOT_IN_SYNC:
+        elif self.state == NOT_IN_SYNC or self.lacks or self.behind:
             line += f", the {self.compared:,} that it shares are equal"
         else:
             line += ", equal"
+        missing = "before its first one are not there: it has settled them, or was not in sync"
+        if self.state == NOT_IN_SYNC:
+            missing = "are not there yet"
         notes = [
-            (self.lacks, "are not there yet"),
+            (self.lacks, missing),
             (self.behind, "came after its end"),
             (self.ahead, "came since"),
             (self.marks, "are marked as delivered in one of both only"),
@@ -96,7 +100,8 @@ class CompareMirrorsResult(JobResult):
     def is_whole(self) -> bool:
         """Whether all copies were compared in all their messages."""
         return not self.doubtful and all(
-            copy.state not in (AWAY, NOT_IN_SYNC) and not copy.behind for copy in self.copies
+            copy.state not in (AWAY, NOT_IN_SYNC) and not copy.behind and not copy.lacks
+            for copy in self.copies
         )
 
     @property

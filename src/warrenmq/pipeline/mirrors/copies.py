@@ -91,8 +91,8 @@ class QueueCopy:
 def open_copy(path: Path, vhost: str, queue: str, name: str = "") -> QueueCopy:
     """The copy of a queue in the directory `path`; `name` of its node, if the caller knows it.
 
-    JobError when the directory has no such queue, or one that was never mirrored or is not durable.
-    ToolError when the directory cannot be read.
+    JobError when the directory has no such queue, or one that is not durable. ToolError when the
+    directory cannot be read.
     """
     with opened(path) as data:
         if data.definitions_error:
@@ -122,16 +122,13 @@ def open_copy(path: Path, vhost: str, queue: str, name: str = "") -> QueueCopy:
             options = ReadOptions(vhost=vhost, queue_ids=tuple(ids))
             plan = VhostPlan(data, found, snapshot, MESSAGES, options)
             levels = _levels(snapshot, ids, list(plan.weighted_parts()))
-    copy = QueueCopy(
+    return QueueCopy(
         name or (identity.node if identity is not None else path.name),
         path,
         int(definition.birth),
         levels,
         plan.without_parts(),
     )
-    if copy.epoch == 0:
-        raise JobError(f"queue '{queue}' in vhost '{vhost}' of {path} has no mirrors")
-    return copy
 
 
 def _definition(data: DataDirectory, vhost: VhostDirectory, queue: str) -> PutQueue | None:

@@ -130,6 +130,8 @@ class _Job:
         self._must_be_one_queue(copies)
         # The copy that is ahead is the reference: others are behind it, and it is not ahead of them.
         copies.sort(key=lambda copy: (copy.epoch, copy.next_seq, copy.messages), reverse=True)
+        if copies[0].epoch == 0:
+            raise JobError(f"queue '{self._queue}' in vhost '{self._vhost}' was never mirrored")
         complete = [True] * (len(copies) - 1)
         compared = Compared(copies[0], copies[1:], complete, False)
         comparison = Comparison(compared, self._runner, self._scratch / "copies")

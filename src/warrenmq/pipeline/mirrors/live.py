@@ -146,9 +146,8 @@ class LiveQueue:
         after = self._status()
         if (after.epoch, after.version) != (status.epoch, status.version):
             return None
-        # A node that runs and has no member may only have had a copy once.
-        lost = {node for node in status.recoverable_slaves if node not in uris}
-        lost |= {each.node for each in status.mirrors if each not in mirrors}
+        known = {status.node, *(each.node for each in mirrors)}
+        lost = {*status.recoverable_slaves, *status.slave_nodes} - known
         copies = [
             Snapshot(each.node, path, False, each.is_synchronised)
             for each, path in zip(mirrors, paths, strict=True)

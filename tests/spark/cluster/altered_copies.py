@@ -1,4 +1,4 @@
-"""Alters the files of a store as only a mistake of a broker could: the checksums are right again."""
+"""Alters the files of a store as a mistake of a broker might: the checksums are right again."""
 
 from collections.abc import Callable
 from pathlib import Path

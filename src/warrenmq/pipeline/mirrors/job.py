@@ -128,7 +128,8 @@ class _Job:
             for copy in copies
         ]
         self._must_be_one_queue(copies)
-        # The copy that is ahead is the reference: others are behind it, and it is not ahead of them.
+        # The copy that is ahead is the reference: the others may be behind it, and not it behind
+        # one of them.
         copies.sort(key=lambda copy: (copy.epoch, copy.next_seq, copy.messages), reverse=True)
         if copies[0].epoch == 0:
             raise JobError(f"queue '{self._queue}' in vhost '{self._vhost}' was never mirrored")

@@ -31,8 +31,8 @@ class CopyFigures:
     Not counted as differences: `behind`, messages of the reference that come after the end of this
     copy; `ahead`, messages of this copy that come after the end of the reference; `lacks`, messages
     of the reference that a mirror which is not in sync lacks, or that come before the first message
-    of a directory, which has settled them or was not synchronised; and `marks`, messages that only one of
-    both marks as delivered before.
+    of a directory, which has settled them or was not synchronised; and `marks`, messages that only
+    one of both marks as delivered before.
     """
 
     name: str

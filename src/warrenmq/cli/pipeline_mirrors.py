@@ -62,7 +62,7 @@ def compare_mirrors_command(
             queue,
             uri=None if named is None else named.uri,
             directories=directories or () if named is None else (),
-            vhost=node.vhost_option,
+            vhost=node.vhost_option if named is None else None,
             snapshots=snapshots,
             output=output,
             retry_timeout_s=node.retry_timeout_s,

@@ -71,6 +71,8 @@ def compare_mirrors(
     progress = progress or Silent()
     if (uri is None) != bool(directories):
         raise JobError("name the URI of a node, or the directories of the copies: one of them")
+    if uri is not None and vhost is not None:
+        raise JobError("the URI names the vhost: omit the other one")
     if len(directories) == 1:
         raise JobError("one directory has one copy: name two or more")
     if len({Path(each).resolve() for each in directories}) < len(directories):

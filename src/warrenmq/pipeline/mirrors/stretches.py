@@ -129,7 +129,8 @@ def _side(
     is_complete: bool,
 ) -> Side:
     if level is None:
-        return Side(None, until, 1, 1, no_runs(), True, is_complete)
+        # The store knows of no message of this level that it would have settled.
+        return Side(None, until, 1, 1, no_runs(), False, is_complete)
     parts = []
     for each in level.parts:
         if each.seq_from < end and each.seq_to > first:

@@ -240,7 +240,7 @@ def test_copies_that_are_not_whole(
     assert (result.exit_code, result.differences) == (1, 0)
     assert states(result) == {"n1": "in sync", "n2": "in sync", "n3": "not in sync"}
     assert (mirror.lacks, mirror.compared, mirror.messages) == (7, MESSAGES - 20, MESSAGES - 20)
-    assert "the 380 that it shares are equal; 7 are not there yet" in "\n".join(result.lines())
+    assert "; 380 compared: equal; 7 are not there yet" in "\n".join(result.lines())
     assert result.lines()[-1].startswith("no differences in what could be compared")
     # Directories do not tell who is in sync, but how far each copy goes.
     paths = []

@@ -57,13 +57,12 @@ class CopyFigures:
         who = f"{self.name} ({', '.join(known)})" if known else self.name
         line = f"{who}: {self.messages:,} messages, epoch {self.epoch}"
         if is_reference:
-            line += ", the others are compared with it"
+            line += "; the others are compared with it"
         elif self.differences:
-            line += f", {self.differences:,} differences"
-        elif self.state == NOT_IN_SYNC or self.lacks or self.behind:
-            line += f", the {self.compared:,} that it shares are equal"
+            plural = "s" * (self.differences != 1)
+            line += f"; {self.compared:,} compared: {self.differences:,} difference{plural}"
         else:
-            line += ", equal"
+            line += f"; {self.compared:,} compared: equal"
         missing = "before its first one are not there: it has settled them, or was not in sync"
         if self.state == NOT_IN_SYNC:
             missing = "are not there yet"
@@ -128,8 +127,8 @@ class CompareMirrorsResult(JobResult):
             )
         name = f"queue '{self.queue}' in vhost '{self.vhost}'"
         if self.differences:
-            kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(self.kinds.items()))
-            lines.append(f"the copies of {name} differ: {kinds}")
+            kinds = [f"{count:,} {kind}" for kind, count in sorted(self.kinds.items())]
+            lines.append(f"the copies of {name} are not equal: {', '.join(kinds)}")
         elif self.is_whole:
             lines.append(f"the copies of {name} are equal")
         else:

@@ -124,6 +124,7 @@ def test_a_run_that_died_is_interrupted(http_node: HttpNode, backup: dict[str, A
     [
         ("none", {}, "there is no job 'none'"),
         ("rebuild-index", {}, "there is no job"),
+        ("compare-mirrors", {}, "there is no job"),
         ("backup", {}, "backup needs 'target'"),
         ("backup", {"target": "b", "master": "local"}, "backup has no field 'master'"),
         ("replay", {"sources": ["backups"], "where": "true"}, "replay has no field 'where'"),

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from warrenmq.admin.client.client import URI_VARIABLE, NodeAddress
+from warrenmq.spark.kafka_names import option_hint
 from warrenmq.spark.large_bodies import STREAM_CHOICES
 from warrenmq.vocabulary.patterns.name_pattern import NamePattern
 
@@ -61,14 +62,6 @@ STREAM_OPTIONS: Final = (
     "ackOn",
 )
 BATCH_OPTIONS: Final = ("endingOffsets", "endingTimestamp", "seqFrom", "seqTo")
-# Options of Kafka's source in Spark, in lower case, and the options here that mean the same.
-_KNOWN_FROM_KAFKA: Final = {
-    "subscribe": ("queues", "queue"),
-    "subscribepattern": ("queuesPattern",),
-    "maxoffsetspertrigger": ("maxMessagesPerTrigger",),
-    "minoffsetspertrigger": ("minMessagesPerTrigger",),
-    "kafka.group.id": ("group",),
-}
 # How alike an unknown and a known name must be for a hint, from 0 to 1.
 _LIKENESS_MIN: Final = 0.8
 # Options that exclude each other: ways to say where reading starts, and where it ends.
@@ -205,16 +198,16 @@ def check_names(given: Mapping[str, str], known: tuple[str, ...], owner_has: str
 
 
 def _hint(name: str, known: tuple[str, ...]) -> str:
-    """The option of `known` that somebody who wrote `name` may have meant; "" without one."""
+    """Which option of `known` somebody who wrote `name` may have meant; "" when nobody can tell."""
     # Imported only for an error: a worker does not wait for the library.
     from difflib import get_close_matches
 
-    meant = [each for each in known if each in _KNOWN_FROM_KAFKA.get(name, ())]
-    if not meant:
+    hint = option_hint(name, known)
+    if not hint:
         by_lower_case = {each.lower(): each for each in known}
         similar = get_close_matches(name, by_lower_case, 1, _LIKENESS_MIN)
-        meant = [by_lower_case[each] for each in similar]
-    return f" (did you mean {meant[0]}?)" if meant else ""
+        hint = f"did you mean {by_lower_case[similar[0]]}?" if similar else ""
+    return f" ({hint})" if hint else ""
 
 
 def parse_number(

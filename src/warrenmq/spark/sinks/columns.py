@@ -24,6 +24,7 @@ from pyspark.sql.types import (
 )
 
 from warrenmq.spark.columns import COLUMNS
+from warrenmq.spark.kafka_names import COLUMNS_INSTEAD
 from warrenmq.spark.options import SHORT_BYTES_MAX, OptionError
 from warrenmq.spark.retry import SourceError
 from warrenmq.wire.errors import AmqpError
@@ -84,8 +85,10 @@ def check_sink_columns(schema: StructType, has_exchange: bool) -> None:
         names.append(column.name)
         kinds = SINK_COLUMNS.get(column.name)
         if kinds is None:
+            instead = COLUMNS_INSTEAD.get(column.name)
+            hint = f" (did you mean {instead}?)" if instead else ""
             raise OptionError(
-                f"unknown column '{column.name}'; a message is made of: {', '.join(SINK_COLUMNS)}"
+                f"unknown column '{column.name}'{hint}; a message is made of: {', '.join(SINK_COLUMNS)}"
             )
         kind = column.dataType
         if isinstance(kind, MapType):

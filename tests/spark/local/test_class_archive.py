@@ -154,5 +154,5 @@ def test_spark_maps_the_archive(spark: "SparkSession") -> None:
     path = archive.find() if archive is not None else None
     if path is None:
         pytest.skip("no archive of Spark's classes: make setup makes one")
-    process = spark.sparkContext._gateway.proc.pid  # type: ignore[attr-defined]  # set by PySpark
+    process = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]  # it has a JVM
     assert str(path) in Path(f"/proc/{process}/maps").read_text()

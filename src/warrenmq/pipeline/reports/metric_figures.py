@@ -166,7 +166,7 @@ class _History:
 
     def _windows_in(self, place: int) -> int:
         """The windows of a step: the last step may have fewer than the others."""
-        return min(self._windows_a_step, self._windows - place * self._windows_a_step)
+        return int(min(self._windows_a_step, self._windows - place * self._windows_a_step))
 
     def series(self, name: str, values: dict[int, float]) -> MetricSeries:
         """The series of values by step of time."""

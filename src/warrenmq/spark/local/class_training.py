@@ -98,8 +98,8 @@ def _make(archive: ClassArchive) -> None:
         finally:
             spark.stop()
             # The JVM ends when its input does, and writes the archive then.
-            gateway.proc.stdin.close()  # type: ignore[attr-defined]  # set by PySpark's launcher
-            gateway.proc.wait(_TIMEOUT_S)  # type: ignore[attr-defined]
+            gateway.proc.stdin.close()  # type: ignore[union-attr]  # a session with a JVM has one
+            gateway.proc.wait(_TIMEOUT_S)  # type: ignore[union-attr]
         _check(made)
         archive.keep(made)
 

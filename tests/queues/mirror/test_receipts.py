@@ -497,6 +497,7 @@ def test_each_message_is_in_the_queue_once_whoever_leads(
             else:
                 copy.applier = open_copy(copy.node)
             cluster.begin_sync(copy)
+            cluster.apply(copy)
         elif step == "kill":
             if flag:
                 # The others lose power, too.

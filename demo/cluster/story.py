@@ -286,7 +286,8 @@ class ClusterStory:
             )
             printed, _ = process.communicate()
             self._processes.kill(process)
-        self._console.print(f"warren {' '.join(words)}", style="bold", markup=False)
+        line = f"warren {' '.join(words)}"
+        self._console.print(line, style="bold", markup=False, soft_wrap=True)
         self._console.print(printed, markup=False, soft_wrap=True)
         self._checks.expect(
             process.returncode == 0,

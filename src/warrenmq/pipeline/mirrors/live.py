@@ -39,6 +39,8 @@ from warrenmq.spark.waits import waiting
 PURPOSE: Final = "warren compare-mirrors"
 # How often snapshots are taken anew because the copies have changed their roles meanwhile.
 ATTEMPTS_MAX: Final = 5
+# The pause before the next attempt (s).
+_PAUSE_S: Final = 1.0
 # The wait for the mirrors to have what the master had; one that lags leaves the list of those in
 # sync long before (s).
 CATCH_UP_TIMEOUT_S: Final = 60.0
@@ -102,18 +104,25 @@ class LiveQueue:
 
         JobError when no two copies can be reached, or when the copies do not keep their roles.
         """
+        reason = "they changed their roles"
         for _ in range(ATTEMPTS_MAX):
             with contextlib.ExitStack() as stack:
+                taken = None
                 try:
                     taken = self._take(stack)
-                except (AdminRefusedError, BackupFailedError, NodeUnreachableError) as error:
+                except NodeUnreachableError as error:
+                    # The node has died, so the record of the group is about to change.
+                    reason = str(error)
+                except (AdminRefusedError, BackupFailedError) as error:
                     raise JobError(str(error)) from error
                 if taken is not None:
                     yield taken
                     return
+            with waiting("the copies to keep their roles"):
+                time.sleep(_PAUSE_S)
         raise JobError(
-            f"the copies of queue '{self._queue}' changed their roles during each of "
-            f"{ATTEMPTS_MAX} attempts to take snapshots of them: try again when they are in sync"
+            f"no snapshots of the copies of queue '{self._queue}' in {ATTEMPTS_MAX} attempts: "
+            f"{reason}; try again when they are in sync"
         )
 
     def _take(self, stack: contextlib.ExitStack) -> Snapshots | None:

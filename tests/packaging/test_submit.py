@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,6 @@ from pathlib import Path
 import pika
 import pytest
 
-from tests.support.awaiting import eventually
 from tests.support.brokers.fixtures import broker_uri
 from tests.support.documented_commands import commands_of, run_commands, section_of, write_files
 from tests.support.environments import CLEAN, ROOT, dist, install, only
@@ -45,9 +45,9 @@ def started(command: list[str], log: Path, ready: str) -> Iterator[str]:
             cwd=log.parent, env=CLEAN | SETTINGS | {"PATH": path}, stdout=output, stderr=output,
         )  # fmt: skip
     try:
-        eventually(lambda: re.search(ready, log.read_text()) is not None, ready, 0.1)
-        found = re.search(ready, log.read_text())
-        assert found is not None
+        while (found := re.search(ready, log.read_text())) is None:
+            assert process.poll() is None, log.read_text()
+            time.sleep(0.1)
         yield found[1]
     finally:
         process.kill()

@@ -8,6 +8,8 @@ import pytest
 
 from tests.support.brokers.fixtures import broker_uri
 from tests.support.documented_commands import run_commands
+from warrenmq.spark import SparkUnavailableError
+from warrenmq.spark.local.java import require_spark
 
 __all__ = ["broker_uri"]
 
@@ -38,6 +40,11 @@ def test_it_is_kept_without_outputs() -> None:
 @pytest.mark.timeout(TIMEOUT_S + 60)
 def test_it_runs(broker_uri: str, tmp_path: Path) -> None:
     """The command of docs/spark/index.md runs all cells; they show what was published."""
+    pytest.importorskip("nbclient")
+    try:
+        require_spark()
+    except SparkUnavailableError as error:
+        pytest.skip(str(error))
     copy(NOTEBOOK, tmp_path)
     (command,) = [
         line.strip()

@@ -23,7 +23,7 @@ MAKEFLAGS += --jobs=6
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(MAKEFILE_LIST) | awk -F': ' '{printf "make %-14s %s\n", $$1, $$2}'
 
-setup: $(VENV)/installed ## create .venv with warren compiled and every extra; cheap when nothing changed
+setup: $(VENV)/installed $(VENV)/classes ## create .venv with warren compiled and every extra; cheap when nothing changed
 
 $(VENV)/requirements: requirements/dev.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "warren needs Python 3.11 or newer; try make PYTHON=python3.11")'
@@ -60,6 +60,14 @@ build/wheel: $(VENV)/requirements build/sources pyproject.toml setup.py README.m
 $(VENV)/installed: build/wheel
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-index --force-reinstall build/wheel/*.whl
 	@echo "setup: installed in $(VENV): $$(cd build && ../$(BIN)/warren --version)"
+	@touch $@
+
+# Spark starts in half the time with an archive of its classes (spark/local/class_archive.py). It is
+# made beside the build, and a machine without Java has none.
+$(VENV)/classes: $(VENV)/requirements
+	@mkdir -p build
+	@PYTHONPATH=src $(BIN)/python -m warrenmq.spark.local.class_training >build/classes.log 2>&1 || \
+		echo "setup: no archive of Spark's classes: $$(tail -n 1 build/classes.log)"
 	@touch $@
 
 demo: setup ## the main job on real input, with a kill -9 in the middle

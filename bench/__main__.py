@@ -2,7 +2,8 @@
 
 The JSON lines hold every single result. `python -m bench ceiling` measures the load generator alone
 instead. `python -m bench archive`, `backlog`, `cluster`, `disk`, `interference`, `many-queues`,
-`memory`, `mirrors` and `store-tables` are scenarios with options of their own (`--help`).
+`memory`, `mirrors`, `spark-rates` and `store-tables` are scenarios with options of their own
+(`--help`).
 """
 
 import argparse
@@ -42,6 +43,13 @@ def store_tables(arguments: list[str]) -> int:
     return scenario.main(arguments)
 
 
+def spark_rates(arguments: list[str]) -> int:
+    """Run the scenario `spark-rates`; imported on demand, as `store-tables`."""
+    from bench import spark_rates as scenario
+
+    return scenario.main(arguments)
+
+
 # Entry points of the scenarios. Each parses its own arguments and returns the exit status.
 SCENARIOS = {
     "archive": archive.main,
@@ -52,6 +60,7 @@ SCENARIOS = {
     "many-queues": many_queues.main,
     "memory": memory.main,
     "mirrors": mirrors.main,
+    "spark-rates": spark_rates,
     "store-tables": store_tables,
 }
 

@@ -142,6 +142,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     except SparkUnavailableError as error:
         pytest.skip(str(error))
     warehouse = str(tmp_path_factory.mktemp("warehouse"))
-    spark = session("tests", settings=FAST_SETTINGS | {"spark.sql.warehouse.dir": warehouse})
+    settings = FAST_SETTINGS | {"spark.sql.warehouse.dir": warehouse}
+    spark = session("tests", settings=settings, is_light=True)
     yield spark
     spark.stop()

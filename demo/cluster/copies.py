@@ -1,6 +1,7 @@
 """A copy of a queue as the data directory of a node has it, read without the node."""
 
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,3 +26,9 @@ def copy_report(directory: Path, queue: str, node: str, at_us: int) -> CopyRepor
     ]
     messages.sort(key=lambda message: message.seq)
     return CopyReport(at_us, 1, queue, node, True, tuple(messages))
+
+
+def compare_command(queue: str, names: Sequence[str]) -> list[str]:
+    """The words behind `warren` that compare the copies of `queue` in the directories `names`."""
+    directories = [word for name in names for word in ("--directory", name)]
+    return ["pipeline", "compare-mirrors", queue, *directories]

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from demo.checks import Checks, DemoError
 from demo.cluster.confirms import Confirms, Fault, confirms_of
-from demo.cluster.copies import copy_report
+from demo.cluster.copies import compare_command, copy_report
 from demo.cluster.networks import Network
 from demo.cluster.nodes import CLIENTS, Etcd, Node, Watch
 from demo.cluster.tour import KEPT, KEPT_COUNT
@@ -97,6 +97,7 @@ class ClusterStory:
         self._restart_all()
         self._show("After the faults")
         drained = self._end_work(workload)
+        self._compare()
         self._judge(drained)
 
     def _start(self) -> None:
@@ -275,6 +276,23 @@ class ClusterStory:
                 self._kept.append(len(report.messages))
                 bar.advance()
         return is_drained
+
+    def _compare(self) -> None:
+        """Let the job of the pipeline compare the copies of KEPT, and show what it says."""
+        words = compare_command(KEPT, NAMES)
+        with self._steps.step("Comparing the copies, message by message", None):
+            process = self._processes.run(
+                "compare-mirrors", [sys.executable, "-m", "warrenmq", *words]
+            )
+            printed, _ = process.communicate()
+            self._processes.kill(process)
+        self._console.print(f"warren {' '.join(words)}", style="bold", markup=False)
+        self._console.print(printed, markup=False, soft_wrap=True)
+        self._checks.expect(
+            process.returncode == 0,
+            f"The pipeline found the copies of '{KEPT}' on all disks equal, message by message.",
+            f"The comparison of the copies of '{KEPT}' ended with {process.returncode}",
+        )
 
     def _judge(self, is_drained: bool) -> None:
         self._recorder.close()

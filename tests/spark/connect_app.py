@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.support.spark.settings import FAST_SETTINGS
 from warrenmq.pipeline import archive
+from warrenmq.spark.local.session import java_options
 
 TIMEOUT_S = 300
 
@@ -39,7 +40,11 @@ def main() -> None:
         port_of_server
     )
     builder = SparkSession.builder.remote("local[2]")
-    for key, value in (FAST_SETTINGS | {"spark.connect.grpc.binding.port": "0"}).items():
+    settings = FAST_SETTINGS | {
+        "spark.driver.extraJavaOptions": java_options(is_light=True),
+        "spark.connect.grpc.binding.port": "0",
+    }
+    for key, value in settings.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     try:

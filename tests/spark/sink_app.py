@@ -29,7 +29,7 @@ def main() -> None:
     threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
     uri, queues, directory = sys.argv[1:4]
     is_once = sys.argv[4:] == ["once"]
-    spark = warrenmq.spark.session("sink_app", settings=FAST_SETTINGS)
+    spark = warrenmq.spark.session("sink_app", settings=FAST_SETTINGS, is_light=True)
     for _ in range(RESTARTS_MAX):
         try:
             run_query(spark, uri, queues.split(","), Path(directory), is_once)

@@ -36,7 +36,7 @@ def main(run: "RunQuery", columns: Sequence[str]) -> None:
     threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
     uri, queues, directory = sys.argv[1:4]
     is_once = sys.argv[4:] == ["once"]
-    spark = warrenmq.spark.session("stream_app", settings=FAST_SETTINGS)
+    spark = warrenmq.spark.session("stream_app", settings=FAST_SETTINGS, is_light=True)
     for _ in range(RESTARTS_MAX):
         try:
             run(spark, uri, queues, Path(directory), is_once)

@@ -11,6 +11,7 @@ pytest.importorskip("pyspark")
 from tests.support.brokers.process import BrokerProcess
 from warrenmq.spark.amqp.options import AMQP_COMMON_OPTIONS, AMQP_SINK_OPTIONS, AMQP_STREAM_OPTIONS
 from warrenmq.spark.columns import COLUMNS
+from warrenmq.spark.kafka_names import COLUMNS_INSTEAD, OPTIONS_INSTEAD, OPTIONS_WITHOUT
 from warrenmq.spark.options import BATCH_OPTIONS, COMMON_OPTIONS, STREAM_OPTIONS
 from warrenmq.spark.sinks.columns import SINK_COLUMNS
 from warrenmq.spark.sinks.options import SINK_OPTIONS
@@ -32,6 +33,7 @@ PAGES_WITH_BLOCKS = (
     "index.md",
     "tables.md",
     "streams.md",
+    "analytics.md",
     "writing.md",
     "other-brokers.md",
     "store.md",
@@ -39,6 +41,7 @@ PAGES_WITH_BLOCKS = (
     "jobs.md",
     "telemetry.md",
     "errors.md",
+    "from-kafka.md",
 )
 
 
@@ -119,6 +122,30 @@ def test_every_column_that_is_written_is_documented() -> None:
     page = (PAGES / "other-brokers.md").read_text()
     sentence = page.split("**Columns that are written** are ")[1].split(". ")[0]
     assert re.findall("`([a-z_]+)`", sentence) == list(SINK_COLUMNS)
+
+
+def test_every_option_of_kafka_is_documented_with_what_is_here_instead() -> None:
+    """The page names the first option that an error proposes, and those that have the same name."""
+    documented = {
+        name.lower(): row[1].strip("`")
+        for row in rows("from-kafka.md", "Options")
+        for name in re.findall("`([A-Za-z.]+)`", row[0])
+    }
+    for name in [name for name, instead in documented.items() if instead == "the same"]:
+        assert name in map(str.lower, COMMON_OPTIONS + STREAM_OPTIONS + BATCH_OPTIONS)
+        del documented[name]
+    expected = {name: instead[0] for name, instead in OPTIONS_INSTEAD.items()}
+    # What people write, though Kafka's source has no such option.
+    del expected["groupid"], expected["group.id"]
+    assert documented == expected | dict.fromkeys(OPTIONS_WITHOUT, "none")
+
+
+def test_every_column_of_kafka_is_documented_with_what_is_here_instead() -> None:
+    """The page names a column of reading, and for writing the one that an error proposes."""
+    documented = {row[0].strip("`"): row[1:] for row in rows("from-kafka.md", "Columns")}
+    assert {row[0].strip("`") for row in documented.values()} - {"none"} <= set(COLUMNS)
+    for name, instead in COLUMNS_INSTEAD.items():
+        assert f"`{instead}`" in " ".join(documented[name])
 
 
 def test_every_option_of_a_store_is_documented_with_its_tables() -> None:

@@ -29,7 +29,7 @@ def test_defaults_and_names_in_any_case() -> None:
     assert options.end == Bound()
     assert (options.seq_from, options.seq_to, options.min_partitions) == (0, EVERYTHING, 1)
     assert (options.max_bytes, options.long_poll_ms, options.retry_timeout_ms) == (
-        134217728,
+        512 << 20,
         2000,
         120000,
     )
@@ -115,12 +115,21 @@ def test_what_cannot_be_honoured_is_an_error_in_one_line(extra: dict[str, str], 
         ("kafka.group.id", " (did you mean group?)"),
         ("maxMesagesPerTrigger", " (did you mean maxMessagesPerTrigger?)"),
         ("queue", " (did you mean queues?)"),
-        ("startingOffsetsByTimestamp", ""),
-        ("kafka.bootstrap.servers", ""),
+        ("startingOffsetsByTimestamp", " (did you mean startingTimestamp?)"),
+        ("kafka.bootstrap.servers", " (did you mean uri?)"),
+        (
+            "kafka.sasl.jaas.config",
+            " (of Kafka's client; user, password and TLS are parts of the option 'uri')",
+        ),
+        (
+            "startingOffsetsByTimestampStrategy",
+            " (not needed: a time behind the end of a queue is its end)",
+        ),
+        ("rowsPerSecond", ""),
     ],
 )
 def test_a_name_from_kafka_or_a_misspelt_one_has_a_hint(name: str, meant: str) -> None:
-    """The error names the option that means the same, and no option for a name of another kind."""
+    """The error names the option that means the same, and none for a name of another source."""
     with pytest.raises(OptionError) as caught:
         parse_options(GIVEN | {name: "5"})
     begin = f"unknown option '{name.lower()}'{meant}; format "
@@ -133,6 +142,8 @@ def test_the_hint_is_an_option_of_the_same_kind_of_use() -> None:
         parse_amqp_source({"broker": "amqp", "subscribe": "q"})
     with pytest.raises(OptionError, match="unknown option 'subscribe'; writing"):
         parse_sink_options({"subscribe": "q"})
+    with pytest.raises(OptionError, match=r"'topic' \(did you mean routingKey\?\)"):
+        parse_sink_options({"topic": "q"})
 
 
 def test_queues_are_named_by_a_list_or_by_a_pattern() -> None:

@@ -155,6 +155,7 @@ def pipeline(context: typer.Context) -> None:
     # These modules add their commands to `pipeline` when they are imported.
     from warrenmq.cli import (  # noqa: F401  # they register commands
         pipeline_metrics,
+        pipeline_mirrors,
         pipeline_replay,
         pipeline_run,
         pipeline_schedule,

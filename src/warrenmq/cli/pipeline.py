@@ -165,15 +165,15 @@ def _tell(error: Exception, traceback: bool) -> None:
         print_exception(error)
 
 
-def data_dir_or_node(data_dir: Path | None, node: Node) -> Node | None:
-    """The node that a job reads, or None when it reads the directory.
+def data_dir_or_node(data_dir: Path | None, node: Node, option: str = "--data-dir") -> Node | None:
+    """The node that a job reads, or None when it reads the directory, which `option` names.
 
     Raises JobError unless exactly one of the two is named; beside a directory, a node from the
     environment does not count.
     """
     is_both = data_dir is not None and node.named_by is NamedBy.OPTION
     if is_both or (data_dir is None and node.named_by is NamedBy.DEFAULT):
-        raise JobError("name a directory with --data-dir, or a node with --uri: one of them")
+        raise JobError(f"name a directory with {option}, or a node with --uri: one of them")
     return node if data_dir is None else None
 
 

@@ -13,6 +13,7 @@ from typer.main import get_command
 # These modules add their commands to `pipeline` when they are imported.
 from warrenmq.cli import (  # noqa: F401  # they register commands
     pipeline_metrics,
+    pipeline_mirrors,
     pipeline_replay,
     pipeline_store,
 )

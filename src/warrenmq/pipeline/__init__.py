@@ -15,6 +15,8 @@ from warrenmq.pipeline.backups.restore_live_job import (
     restore_live,
 )
 from warrenmq.pipeline.metrics.job import MetricsResult, metrics
+from warrenmq.pipeline.mirrors.job import compare_mirrors
+from warrenmq.pipeline.mirrors.result import CompareMirrorsResult, CopyFigures
 from warrenmq.pipeline.progress import JsonProgress, Progress, Step
 from warrenmq.pipeline.rabbitmq.import_job import ImportResult, import_rabbitmq
 from warrenmq.pipeline.rebuild_index_job import RebuildIndexResult, rebuild_index
@@ -26,6 +28,8 @@ from warrenmq.pipeline.verify_job import VerifyResult, verify
 __all__ = [
     "ArchiveResult",
     "BackupResult",
+    "CompareMirrorsResult",
+    "CopyFigures",
     "ImportResult",
     "JobError",
     "JobResult",
@@ -43,6 +47,7 @@ __all__ = [
     "VerifyResult",
     "archive",
     "backup",
+    "compare_mirrors",
     "import_rabbitmq",
     "metrics",
     "rebuild_index",

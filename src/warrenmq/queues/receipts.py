@@ -15,14 +15,6 @@ from warrenmq.store.model.runs import Runs
 # Positions from the floor on that a book can have: four times what a mover has under way.
 POSITIONS_MAX: Final = 65_536
 
-# How a copy follows what its master tells of its receipts.
-# The copy has all messages: it gets the receipts that it lacks, those of messages that are gone.
-WHOLE: Final = 0
-# It is being synchronised: it gets no receipt, as the message may be missing.
-LACKING: Final = 1
-# Its synchronisation has just ended: the journal batch that is not written yet has the messages.
-FILLED: Final = 2
-
 
 @final
 class SinkReceipts:
@@ -52,10 +44,11 @@ class ReceiptHost:
         """The receipts of the queue of `ledger`, for its copies on other nodes."""
         raise RuntimeError("abstract")
 
-    def follow(self, ledger: QueueLedger, told: list[SinkReceipts], state: i64) -> bool:
+    def follow(self, ledger: QueueLedger, told: list[SinkReceipts], is_lacking: bool) -> bool:
         """Let the hidden copy of `ledger` have these receipts, and no others, as its master has.
 
-        `state`: WHOLE, LACKING or FILLED. True: that is new, and the batch that gathers has it.
+        `is_lacking`: it gets none that it has not, as it may lack their messages. True: something
+        is new, and the journal batch that gathers has it, like the messages that are new there.
         """
         raise RuntimeError("abstract")
 

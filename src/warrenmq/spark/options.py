@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from warrenmq.admin.client.client import URI_VARIABLE, NodeAddress
+from warrenmq.spark.kafka_names import option_hint
 from warrenmq.spark.large_bodies import STREAM_CHOICES
 from warrenmq.vocabulary.patterns.name_pattern import NamePattern
 
@@ -61,14 +62,6 @@ STREAM_OPTIONS: Final = (
     "ackOn",
 )
 BATCH_OPTIONS: Final = ("endingOffsets", "endingTimestamp", "seqFrom", "seqTo")
-# Options of Kafka's source in Spark, in lower case, and the options here that mean the same.
-_KNOWN_FROM_KAFKA: Final = {
-    "subscribe": ("queues", "queue"),
-    "subscribepattern": ("queuesPattern",),
-    "maxoffsetspertrigger": ("maxMessagesPerTrigger",),
-    "minoffsetspertrigger": ("minMessagesPerTrigger",),
-    "kafka.group.id": ("group",),
-}
 # How alike an unknown and a known name must be for a hint, from 0 to 1.
 _LIKENESS_MIN: Final = 0.8
 # Options that exclude each other: ways to say where reading starts, and where it ends.
@@ -153,7 +146,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
             raise OptionError(f"options '{both[0]}' and '{both[1]}' exclude each other")
     if "maxtriggerdelay" in given and "minmessagespertrigger" not in given:
         raise OptionError("option 'maxTriggerDelay' means nothing without 'minMessagesPerTrigger'")
-    max_messages = parse_number(given, "maxMessagesPerTrigger", 100_000, 1, EVERYTHING)
+    max_messages = parse_number(given, "maxMessagesPerTrigger", 500_000, 1, EVERYTHING)
     queues, pattern = _queues(given), _pattern(given)
     include_body = parse_boolean(given, "includeBody", True)
     start = _bound(given, "starting", (EARLIEST, LATEST))
@@ -182,7 +175,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         retry_timeout_ms=parse_number(given, "retryTimeoutMs", 120_000, 0, 86_400_000),
         group=parse_plain_name(given, "group"),
         max_messages=max_messages,
-        max_bytes=parse_number(given, "maxBytesPerTrigger", 128 * 1024 * 1024, 1, EVERYTHING),
+        max_bytes=parse_number(given, "maxBytesPerTrigger", 512 * 1024 * 1024, 1, EVERYTHING),
         min_messages=parse_number(given, "minMessagesPerTrigger", 1, 1, max_messages),
         max_delay_ms=parse_duration_ms(given, "maxTriggerDelay", 15 * 60_000),
         long_poll_ms=parse_number(given, "longPollMs", 2_000, 0, 60_000),
@@ -205,16 +198,16 @@ def check_names(given: Mapping[str, str], known: tuple[str, ...], owner_has: str
 
 
 def _hint(name: str, known: tuple[str, ...]) -> str:
-    """The option of `known` that somebody who wrote `name` may have meant; "" without one."""
+    """Which option of `known` somebody who wrote `name` may have meant; "" when nobody can tell."""
     # Imported only for an error: a worker does not wait for the library.
     from difflib import get_close_matches
 
-    meant = [each for each in known if each in _KNOWN_FROM_KAFKA.get(name, ())]
-    if not meant:
+    hint = option_hint(name, known)
+    if not hint:
         by_lower_case = {each.lower(): each for each in known}
         similar = get_close_matches(name, by_lower_case, 1, _LIKENESS_MIN)
-        meant = [by_lower_case[each] for each in similar]
-    return f" (did you mean {meant[0]}?)" if meant else ""
+        hint = f"did you mean {by_lower_case[similar[0]]}?" if similar else ""
+    return f" ({hint})" if hint else ""
 
 
 def parse_number(

@@ -1,23 +1,14 @@
-"""The columns of a message: names and Arrow types, and the columns that come from its properties.
+"""The columns of a message: names and Arrow types, and how bytes become values of a column."""
 
-Properties are decoded only when a column needs one, and once for each distinct block: a table of
-messages with equal properties costs one decode.
-"""
-
-from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
-from warrenmq.wire.errors import AmqpError
-from warrenmq.wire.field_table import DATETIME_SECONDS_MAX, decode_table, to_python
-from warrenmq.wire.properties import Properties, decode_properties
+from warrenmq.wire.field_table import decode_table, to_python
 
-_json: Final = msgspec.json.Encoder()
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
 MESSAGE_COLUMNS: Final[dict[str, Any]] = {
@@ -86,65 +77,40 @@ def timestamps(ms: np.ndarray[Any, Any], nulls: np.ndarray[Any, Any] | None = No
     return pa.array(ms * 1000, mask=nulls).view(TIMESTAMP)
 
 
-def property_columns(blocks: Any, schema: Any) -> dict[str, Any]:
-    """The columns of `schema` that come from the properties, by name.
+def slices(data: Any, starts: Any, ends: Any) -> Any:
+    """The bytes data[start:end] for each pair of `starts` and `ends`, as a binary array.
 
-    `blocks` is a binary array of property blocks. A block that does not decode gives nulls.
+    Equal slices may repeat; others must not overlap. `data` must be smaller than 2 GiB. The
+    elements of an array over all of `data` are, in turn, a slice and the bytes between it and the
+    next slice; every second element is taken.
     """
-    wanted = [column for column in schema if column.name in FROM_PROPERTIES]
-    if not wanted:
-        return {}
-    distinct = blocks.dictionary_encode()
-    decoded = [_decode(raw) for raw in distinct.dictionary.to_pylist()]
-    columns = {}
-    for column in wanted:
-        read = FROM_PROPERTIES[column.name]
-        values = [None if properties is None else read(properties) for properties in decoded]
-        columns[column.name] = pa.array(values, column.type).take(distinct.indices)
-    return columns
-
-
-def _decode(block: bytes) -> Properties | None:
-    try:
-        return decode_properties(block)
-    except AmqpError:
-        return None
-
-
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else value.decode("utf-8", "replace")
-
-
-def _timestamp_us(properties: Properties) -> int | None:
-    """Microseconds since 1970; None for seconds past the year 9999, which Spark cannot show."""
-    seconds = properties.timestamp
-    return None if seconds is None or seconds > DATETIME_SECONDS_MAX else seconds * 1_000_000
-
-
-def headers_as_json(properties: Properties) -> list[tuple[str, str]] | None:
-    """Header names with their values as JSON text, for queries; None without headers.
-
-    The column `headers_raw` has the exact table.
-    """
-    raw = properties.headers
-    if raw is None:
-        return None
-    table = to_python(decode_table(raw))
-    return [
-        (_clean(name), _json.encode(_json_value(value)).decode()) for name, value in table.items()
-    ]
+    count = len(starts)
+    if count == 0:
+        return pa.array([], pa.binary())
+    if np.all(starts[1:] > starts[:-1]):
+        wanted = np.arange(0, 2 * count, 2)
+    else:
+        starts, first, inverse = np.unique(starts, return_index=True, return_inverse=True)
+        ends = ends[first]
+        wanted = 2 * inverse
+    offsets = np.empty(2 * len(starts), np.int32)
+    offsets[0::2] = starts
+    offsets[1::2] = ends
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers).take(pa.array(wanted))
 
 
 def table_as_json(raw: bytes) -> object:
     """A field table as a value that JSON can express."""
-    return _json_value(to_python(decode_table(raw)))
+    return json_value(to_python(decode_table(raw)))
 
 
-def _json_value(value: object) -> object:
+def json_value(value: object) -> object:
+    """A value of a field table (`field_to_python`) as one that JSON can express."""
     if isinstance(value, dict):
-        return {_clean(str(name)): _json_value(part) for name, part in value.items()}
+        return {_clean(str(name)): json_value(part) for name, part in value.items()}
     if isinstance(value, list):
-        return [_json_value(part) for part in value]
+        return [json_value(part) for part in value]
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, datetime):
@@ -160,19 +126,3 @@ def _json_value(value: object) -> object:
 def _clean(name: str) -> str:
     """`name` without surrogates, which stand for bytes that are not UTF-8: Arrow refuses them."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-FROM_PROPERTIES: Final[dict[str, Callable[[Properties], object]]] = {
-    "priority": lambda properties: properties.priority,
-    "message_id": lambda properties: _text(properties.message_id),
-    "correlation_id": lambda properties: _text(properties.correlation_id),
-    "reply_to": lambda properties: _text(properties.reply_to),
-    "type": lambda properties: _text(properties.type),
-    "user_id": lambda properties: _text(properties.user_id),
-    "app_id": lambda properties: _text(properties.app_id),
-    "content_type": lambda properties: _text(properties.content_type),
-    "content_encoding": lambda properties: _text(properties.content_encoding),
-    "timestamp": _timestamp_us,
-    "headers": headers_as_json,
-    "headers_raw": lambda properties: properties.headers,
-}

@@ -14,16 +14,11 @@ import pyarrow as pa
 
 from warrenmq.store.records.log_places import PLACES
 from warrenmq.store.records.record import FLAG_REDELIVERED, PUBLISH_REF
-from warrenmq.tables.columns import (
-    FROM_PROPERTIES,
-    as_strings,
-    property_columns,
-    timestamps,
-    what_is_not_text,
-)
+from warrenmq.tables.columns import as_strings, slices, timestamps, what_is_not_text
 from warrenmq.tables.contents import ContentReader
 from warrenmq.tables.file_scan import Array, Piece
 from warrenmq.tables.parts import VERIFY_CRC, FilePart, Partition, QueuePart
+from warrenmq.tables.property_columns import FROM_PROPERTIES, property_columns
 from warrenmq.tables.rows import is_in_runs, is_in_time, queue_places
 from warrenmq.tables.scan import checksums
 
@@ -38,33 +33,10 @@ _PARTS: Final = {
 }
 # Columns with the exact bytes of a name that is not UTF-8, by the name they belong to.
 _RAW: Final = {"exchange_raw": "exchange", "routing_key_raw": "routing_key"}
-_PROPERTIES: Final = {"properties_raw", *FROM_PROPERTIES}
+_PROPERTIES: Final = {"properties_raw"} | FROM_PROPERTIES
 # Columns that a record with a reference to a large content has, but an entry for a log has not.
 _FROM_LOG: Final = {"enqueued_at", "persistent"}
 _FROM_CONTENT: Final = {"exchange", "routing_key", "body", "checksum", *_RAW, *_PROPERTIES}
-
-
-def slices(data: Any, starts: Array, ends: Array) -> Any:
-    """The bytes data[start:end] for each pair of `starts` and `ends`, as a binary array.
-
-    Equal slices may repeat; others must not overlap. `data` must be smaller than 2 GiB. The
-    elements of an array over all of `data` are, in turn, a slice and the bytes between it and the
-    next slice; every second element is taken.
-    """
-    count = len(starts)
-    if count == 0:
-        return pa.array([], pa.binary())
-    if np.all(starts[1:] > starts[:-1]):
-        wanted = np.arange(0, 2 * count, 2)
-    else:
-        starts, first, inverse = np.unique(starts, return_index=True, return_inverse=True)
-        ends = ends[first]
-        wanted = 2 * inverse
-    offsets = np.empty(2 * len(starts), np.int32)
-    offsets[0::2] = starts
-    offsets[1::2] = ends
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers).take(pa.array(wanted))
 
 
 @dataclass
@@ -174,7 +146,7 @@ class MessageBatches:
         )
 
     def _arrays(self, rows: _Rows) -> list[Any]:
-        if self._names & FROM_PROPERTIES.keys():
+        if self._names & FROM_PROPERTIES:
             from_properties = property_columns(_slices(rows, "properties"), self._schema)
         else:
             from_properties = {}

@@ -24,12 +24,14 @@ VERIFY_NONE: Final = "none"
 class ReadOptions:
     """The rows of a table to read. Ranges are [from, to); times are in milliseconds since 1970.
 
-    With `verify` "none" the checksums of bodies are not compared, and contents that no column needs
+    `queue_ids` names queues, levels of queues and stages by their ids in the store, in place of
+    `queues`: levels have no names of their own. With `verify` "none" the checksums of bodies are not compared, and contents that no column needs
     are not read. None means no limit.
     """
 
     vhost: str | None = None
     queues: tuple[str, ...] | None = None
+    queue_ids: tuple[int, ...] | None = None
     seq_from: int | None = None
     seq_to: int | None = None
     enqueued_from_ms: int | None = None

@@ -85,7 +85,7 @@ def plan(directory: Path, table: str, options: ReadOptions) -> list[Partition]:
                                 rows = [_damage(vhost.name, None, str(error))]
                                 partitions.append(_rows_only(data, table, options, rows))
                             continue
-                        partitions += _VhostPlan(data, vhost, snapshot, table, options).partitions()
+                        partitions += VhostPlan(data, vhost, snapshot, table, options).partitions()
     except ToolError as error:
         raise PlanError(str(error)) from None
     return partitions
@@ -155,7 +155,9 @@ def _shown(path: str) -> str:
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-class _VhostPlan:
+class VhostPlan:
+    """The parts and partitions of one table of a vhost, whose directory `snapshot` has opened."""
+
     def __init__(
         self,
         data: DataDirectory,
@@ -187,19 +189,11 @@ class _VhostPlan:
 
     def partitions(self) -> list[Partition]:
         """The partitions of this vhost: files in order, packed until they reach PARTITION_BYTES."""
-        empty = Partition(
-            self._table,
-            self._options,
-            self._data.path,
-            self._vhost.path,
-            self._vhost.name,
-            self._snapshot.store_id,
-            self._contents,
-        )
+        empty = self.without_parts()
         found: list[Partition] = []
         parts: list[FilePart] = []
         gathered = 0
-        for part, weight in self._weighted_parts():
+        for part, weight in self.weighted_parts():
             if parts and gathered + weight > PARTITION_BYTES_MAX:
                 found.append(dataclasses.replace(empty, parts=tuple(parts)))
                 parts, gathered = [], 0
@@ -215,7 +209,19 @@ class _VhostPlan:
             found.append(dataclasses.replace(empty, rows=tuple(rows)))
         return found
 
-    def _weighted_parts(self) -> Iterator[tuple[FilePart, int]]:
+    def without_parts(self) -> Partition:
+        """A partition that has all but files to read."""
+        return Partition(
+            self._table,
+            self._options,
+            self._data.path,
+            self._vhost.path,
+            self._vhost.name,
+            self._snapshot.store_id,
+            self._contents,
+        )
+
+    def weighted_parts(self) -> Iterator[tuple[FilePart, int]]:
         """The files of the table, each with the bytes that reading it takes."""
         if self._table != JOURNAL:
             yield from self._segment_parts()
@@ -318,6 +324,8 @@ class _VhostPlan:
         )
 
     def _is_wanted(self, queue: RecoveredQueue) -> bool:
+        if self._options.queue_ids is not None:
+            return int(queue.ledger.queue_id) in self._options.queue_ids
         name = self._names.get(int(queue.ledger.queue_id))
         if self._options.queues is not None and name not in self._options.queues:
             return False
@@ -411,7 +419,7 @@ class _VhostPlan:
             return self._found_damage()
         if self._table != FILES:
             return []
-        known = {part.path for part, _ in self._weighted_parts()}
+        known = {part.path for part, _ in self.weighted_parts()}
         root = self._vhost.path
         return [
             _file(path.relative_to(root).as_posix(), path.stat().st_size, self._vhost.name)

@@ -5,7 +5,7 @@ time. The result of a read is therefore used only if every record was whole and 
 exactly the messages that the node counted. Otherwise the caller fetches the messages from the node.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -60,8 +60,11 @@ class SliceReader:
         self._queue = queue
         self._batches = MessageBatches(no_partition(vhost, verify), schema)
 
-    def read(self, part: SliceInFiles) -> list[Any] | None:
-        """The messages of a slice; None when its files cannot be read or have other messages."""
+    def read(self, part: SliceInFiles) -> Iterator[Any] | None:
+        """The messages of a slice; None when its files cannot be read or have other messages.
+
+        The files are in memory until the last batch; a batch is made when it is wanted.
+        """
         if not part.files or sum([end - first for _, first, end in part.files]) > FILES_BYTES_MAX:
             return None
         runs = np.array(part.runs, np.int64).reshape(-1, 2)
@@ -82,12 +85,15 @@ class SliceReader:
             pieces.append((piece, wanted))
         if count != part.message_count:
             return None
-        batches: list[Any] = []
+        return self._batches_of(part, pieces)
+
+    def _batches_of(
+        self, part: SliceInFiles, pieces: Sequence[tuple[file_scan.Piece, file_scan.Array]]
+    ) -> Iterator[Any]:
+        upto = 1 << 62 if part.is_redelivered else -1
+        queue = QueuePart(part.queue_id, self._queue, upto, 0, np.empty(0, np.int64))
         for piece, wanted in pieces:
-            upto = 1 << 62 if part.is_redelivered else -1
-            queue = QueuePart(part.queue_id, self._queue, upto, 0, np.empty(0, np.int64))
-            batches.extend(self._batches.of(FilePart(INDEX, "", 0, 0, (queue,)), piece, wanted))
-        return batches
+            yield from self._batches.of(FilePart(INDEX, "", 0, 0, (queue,)), piece, wanted)
 
     def _piece(self, path: str, first: int, end: int) -> file_scan.Piece | None:
         """The records of a stretch; None unless each is whole and has one position in a segment."""

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -123,6 +124,7 @@ def test_a_run_that_died_is_interrupted(http_node: HttpNode, backup: dict[str, A
     [
         ("none", {}, "there is no job 'none'"),
         ("rebuild-index", {}, "there is no job"),
+        ("compare-mirrors", {}, "there is no job"),
         ("backup", {}, "backup needs 'target'"),
         ("backup", {"target": "b", "master": "local"}, "backup has no field 'master'"),
         ("replay", {"sources": ["backups"], "where": "true"}, "replay has no field 'where'"),
@@ -158,11 +160,19 @@ def test_what_a_job_does_not_take_is_refused(
     assert reason in text and "\n" not in text
 
 
+def ignored_signals(process: int) -> set[int]:
+    """The signals that a process ignores."""
+    status = Path("/proc", str(process), "status").read_text()
+    mask = next(int(line.split()[1], 16) for line in status.splitlines() if "SigIgn" in line)
+    return {number for number in range(1, 64) if mask >> (number - 1) & 1}
+
+
 def test_jobs_end_with_their_node(http_node: HttpNode, backup: dict[str, Any]) -> None:
     api = http_node.client()
     arguments = {"sources": ["backups/first"], "exchange": "", "routing_key": "last", "rate": 0.5}
     name = start(api, "replay", engine="local", mandatory="ignore", **arguments)
     eventually(lambda: bool(run_of(api, name).get("group")), "its process is known")
+    assert not ignored_signals(run_of(api, name)["group"]) & {signal.SIGINT, signal.SIGTERM}
     record = http_node.node.directory / "data" / "job-runs" / name / "run.json"
     starts = http_node.starts
     http_node.node.stop()

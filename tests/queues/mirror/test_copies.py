@@ -5,8 +5,9 @@ import random
 import pytest
 
 from tests.queues.backing.test_queue_on_store import bodies, fill, forget_gets, held_out, take
-from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
+from tests.support.brokers.memory_node import MemoryClient, MemoryDisk, MemoryNode
 from tests.support.stores.model_store import ModelHost
+from warrenmq.admin.protocol.requests import GroupOpened, OpenGroup, Reserve, Reserved
 from warrenmq.queues.backing.contents import QueueContents
 from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.mirror.applier import MirrorApplier
@@ -138,6 +139,29 @@ def test_a_copy_that_lost_transient_messages_finds_out_which(node: MemoryNode) -
     assert queue.ready_count == 9
     copy.queue.is_hidden = False
     assert bodies(node, queue) == left[3:-1]
+
+
+def test_a_copy_keeps_transient_messages_that_a_group_has_reserved(node: MemoryNode) -> None:
+    """Those that came before the group are in memory only; they outlive a crash of all copies."""
+    master = MemoryNode(MemoryDisk())
+    queue = master.declare(b"q")
+    feed = RingFeed(queue, lambda: None)
+    feed.begin(1, next_start(queue, 0))
+    fill(master, 6, persistent=False)
+    copy = open_copy(node)
+    assert copy.apply(feed.take(1), node.clock.now_ms())
+    node.commit()
+    client = MemoryClient(master)
+    opened = client.must(OpenGroup("g", [b"q"]))
+    assert isinstance(opened, GroupOpened)
+    for upto in (2, 4):
+        reserve = Reserve("g", opened.epoch, {queue.incarnation: 0}, upto, 1 << 20, acks=False)
+        assert isinstance(client.must(reserve), Reserved)
+        assert copy.apply(feed.take(1), node.clock.now_ms())
+        node.commit()
+    # The group reserves them again as the queue starts, here as a master.
+    queue = node.crash().vhost.queues[b"q"]
+    assert (queue.backing.unacked.count, queue.ready_count) == (4, 0)
 
 
 def test_f6_a_tail_that_is_cut_does_not_come_back(node: MemoryNode) -> None:

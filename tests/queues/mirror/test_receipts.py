@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,9 +34,9 @@ class Answer(TakeWaiter):
 class Copy:
     """Queue q on one node: a mirror, or the master."""
 
-    def __init__(self) -> None:
+    def __init__(self, held_bytes: int = 1 << 20) -> None:
         self.node = MemoryNode(MemoryDisk())
-        self.applier: MirrorApplier = open_copy(self.node)
+        self.applier: MirrorApplier = open_copy(self.node, held_bytes)
         self.feed: RingFeed | None = None
         # Payloads of the master's epoch that came, and those that were durable at the last commit.
         self.applied = 0
@@ -49,7 +50,8 @@ class Copy:
         return self.node.clock.now_ms()
 
     def lead(self, epoch: int) -> bytes:
-        """Become the master; returns the payload that begins the epoch."""
+        """Become the master, complete or not; returns the payload that begins the epoch."""
+        self.applier.stop_sync(self.now_ms())
         start = next_start(self.queue, 0)
         self.feed = RingFeed(self.queue, lambda: None)
         self.feed.begin(epoch, start)
@@ -86,6 +88,12 @@ class Copy:
         self.node.commit(ok, is_torn)
         if ok:
             self.durable = self.applied
+
+    def commit_one_batch(self) -> None:
+        """Let what has gathered be durable, and nothing that comes of that."""
+        batch = self.node.vhost.journal.seal()
+        self.node.disk.store(batch.change_sets)
+        self.node.driver.flush(batch, self.now_ms())
 
     def crash(self) -> None:
         """Lose power, and come back as a copy that has missed operations."""
@@ -233,6 +241,100 @@ def test_receipts_that_come_behind_a_synchronisation_are_not_durable_before_mess
     assert late.bodies() == [b"m1", b"m2", b"m3"]
 
 
+def test_the_receipts_of_a_synchronisation_are_in_the_batch_of_its_messages() -> None:
+    """The copy counts as soon as that is durable, and may die before it writes anything more."""
+    master, late = joined()
+    late.apply(master.payload(1))
+    late.fill(master)
+    late.commit_one_batch()
+    late.crash()
+    late.lead(2)
+    late.take(1, 5)
+    late.commit()
+    assert late.bodies() == [b"m1", b"m2", b"m3", b"m4"]
+
+
+def joined() -> tuple[Copy, Copy]:
+    """A master of epoch 1 with m1 to m3, and a copy that has joined it, and lacks all of them."""
+    master = Copy()
+    master.lead(1)
+    master.take(1, 4)
+    master.payload(1)
+    late = Copy()
+    late.follow(master, 1)
+    return master, late
+
+
+def test_a_copy_that_takes_over_incomplete_has_receipts_of_what_waited() -> None:
+    """Messages that came during its synchronisation are in it then, and each is there once."""
+    master, late = joined()
+    # This payload tells of all that the master has for the first time.
+    master.take(4, 6)
+    late.apply(master.payload(1))
+    master.take(6, 8)
+    late.apply(master.payload(1))
+    late.lead(2)
+    late.take(1, 9)
+    late.commit()
+    expected = [b"m%d" % position for position in (4, 5, 6, 7, 1, 2, 3, 8)]
+    assert late.bodies() == expected
+    late.crash()
+    late.lead(3)
+    late.take(1, 9)
+    assert late.bodies() == expected
+
+
+def test_a_message_that_was_consumed_during_a_synchronisation_does_not_come_again() -> None:
+    """The copy never gets its content, and takes over before it is complete."""
+    master, late = joined()
+    late.apply(master.payload(1))
+    master.take(4, 6)
+    entry = entries_of(master.queue)[-1]
+    master.queue.purge(master.now_ms())
+    assert entry.message.body == b"m5"
+    late.apply(master.payload(1))
+    late.lead(2)
+    late.take(4, 7)
+    late.commit()
+    assert late.bodies() == [b"m6"]
+
+
+@pytest.mark.parametrize("is_plain_last", [False, True])
+def test_a_copy_has_no_receipts_of_what_it_had_to_forget(is_plain_last: bool) -> None:
+    """More came during its synchronisation than it could keep."""
+    master, _ = joined()
+    late = Copy(held_bytes=1)
+    late.follow(master, 1)
+    late.apply(master.payload(1))
+    for position in (4, 5, 6):
+        master.take(position, position + 1)
+        late.apply(master.payload(1))
+    kept = b"m6"
+    if is_plain_last:
+        kept = b"plain"
+        master.node.publish(b"q", kept)
+        late.apply(master.payload(1))
+    late.lead(2)
+    late.take(1, 8)
+    late.commit()
+    rest = [b"m%d" % position for position in range(1, 8)]
+    assert late.bodies() == [kept, *[body for body in rest if body != kept]]
+
+
+def test_what_waited_and_is_lost_with_a_batch_comes_again() -> None:
+    """The batch is torn: the new master has the rows of the definitions, and no message."""
+    master, late = joined()
+    master.take(4, 6)
+    late.apply(master.payload(1))
+    late.lead(2)
+    late.commit(ok=False, is_torn=True)
+    late.crash()
+    late.lead(3)
+    late.take(1, 6)
+    late.commit()
+    assert late.bodies() == [b"m%d" % position for position in range(1, 6)]
+
+
 def test_a_book_ends_at_the_copies_with_its_sink() -> None:
     master, copy = pair()
     master.take(1, 4)
@@ -253,6 +355,7 @@ STEPS = st.lists(
         st.tuples(st.just("commit"), st.integers(0, 2), st.just(False)),
         st.tuples(st.just("torn"), st.integers(1, 2), st.just(False)),
         st.tuples(st.just("kill"), st.integers(1, 2), st.booleans()),
+        st.tuples(st.just("miss"), st.integers(1, 2), st.booleans()),
         st.tuples(st.just("again"), st.just(0), st.just(False)),
     ),
     max_size=25,
@@ -260,7 +363,7 @@ STEPS = st.lists(
 
 
 class Cluster:
-    """Three copies; those that are no master are in sync unless their disk has failed."""
+    """Three copies; those that are no master count, whether they are in sync or lack something."""
 
     def __init__(self) -> None:
         self.copies = [Copy(), Copy(), Copy()]
@@ -294,6 +397,8 @@ class Cluster:
 
     def consume(self) -> None:
         """Let a client get a message that all copies have, and ack it for good."""
+        for copy in self.copies[1:]:
+            self.complete(copy)
         self.commit_all()
         queue = self.master.queue
         entry = queue.get(False, self.master.now_ms())
@@ -317,6 +422,8 @@ class Cluster:
 
     def answer(self) -> None:
         """Answer slices that all copies have made durable, in order."""
+        if any(copy.applier.is_syncing for copy in self.copies[1:]):
+            return
         durable = min(copy.durable for copy in self.copies[1:])
         while self.waiting:
             answer, number, end = self.waiting[0]
@@ -338,11 +445,21 @@ class Cluster:
             self.synchronise(copy)
 
     def synchronise(self, copy: Copy) -> None:
+        self.begin_sync(copy)
+        self.complete(copy)
+
+    def begin_sync(self, copy: Copy) -> None:
+        """Let a copy join the master again, which then lacks what it has missed."""
         copy.follow(self.master, self.epoch)
+        copy.applied = len(self.payloads)
         self.send()
-        copy.applied = len(self.payloads) - 1
-        self.apply(copy)
-        copy.fill(self.master)
+
+    def complete(self, copy: Copy) -> None:
+        """End the synchronisation of a copy, if one is under way."""
+        while copy.applied < len(self.payloads):
+            self.apply(copy)
+        if copy.applier.is_syncing:
+            copy.fill(self.master)
         copy.commit()
 
     def end(self) -> list[bytes]:
@@ -374,6 +491,12 @@ def test_each_message_is_in_the_queue_once_whoever_leads(
             copy.commit(ok=False, is_torn=True)
             copy.crash()
             cluster.synchronise(copy)
+        elif step == "miss":
+            if flag:
+                copy.crash()
+            else:
+                copy.applier = open_copy(copy.node)
+            cluster.begin_sync(copy)
         elif step == "kill":
             if flag:
                 # The others lose power, too.

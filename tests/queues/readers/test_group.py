@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
+from tests.support.brokers.dead_letters import TO_DEAD
+from tests.support.brokers.memory_node import NO_EXPIRATION, MemoryDisk, MemoryNode
 from warrenmq.queues.backing.variable_queue import LOADING
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.readers.group import GROUP_SLICE_MESSAGES, GroupMember
@@ -11,6 +12,7 @@ from warrenmq.queues.readers.groups import ReaderGroup
 from warrenmq.queues.readers.planned_range import PlannedRange
 from warrenmq.queues.readers.reservation import EVERYTHING, MORE, Reservation
 from warrenmq.queues.settings import DROP_HEAD, NO_LIMIT, LengthLimit, QueueSettings
+from warrenmq.store.model.message import Message
 from warrenmq.vocabulary.error_codes import DATA_LOSS, FENCED, NOT_FOUND, PRECONDITION
 
 NOW_MS = 1_700_000_000_000
@@ -143,6 +145,23 @@ def test_reserve_stops_before_a_message_somebody_else_has_unacked(node: MemoryNo
     group = open_group(node)
     assert reserve(group, 0, barrier=1).message_count == 0
     assert reserve(group, 0, barrier=4).end == 4
+
+
+def test_reserve_stops_before_a_dead_letter_that_is_on_its_way(node: MemoryNode) -> None:
+    """A crash would bring it back into the range."""
+    node.declare(b"dead")
+    node.declare(b"from", settings=TO_DEAD)
+    queue = node.vhost.queues[b"from"]
+    for body, expiration in ((b"a", 5), (b"b", NO_EXPIRATION)):
+        message = Message(b"\x00\x04from", b"\x00\x00", body, True, NOW_MS)
+        queue.publish(message, expiration, NOW_MS - 10)
+    node.commit()
+    group = open_as(node, b"g", queue).members[queue.id]
+    assert reserve(group, 0).message_count == 0
+    node.work()
+    node.commit()
+    reservation = reserve(group, 0)
+    assert (reservation.message_count, reservation.end) == (1, 3)
 
 
 def test_fetch_may_be_repeated_and_is_bounded(node: MemoryNode) -> None:

@@ -1,21 +1,21 @@
 """Reads mirrored queues under kills: `python -m tests.spark.cluster.stream_kills --runs N`.
 
 Each run streams two mirrored queues of a cluster of three nodes into Parquet with
-tests/spark/stream_app.py, while a publisher gets confirms. It kills the master of a queue with
-SIGKILL, and does one of these besides: the driver is killed with all its processes, or a worker in
-the middle of a task, or a second node as soon as the first one is back, or a master stops until
-another node has taken over. The Parquet files must have each confirmed message once. The result
-has the longest time without a committed batch after the master's death.
+tests/spark/stream_app.py, while a publisher gets confirms. Several times it kills the master of a
+queue with SIGKILL, and does one of these besides: the driver is killed with all its processes, or a
+worker in the middle of a task, or a second node as soon as the first one is back, or a master stops
+until another node has taken over. The Parquet files must have each confirmed message once. The
+result has the longest times without a committed batch after a master's death.
 """
 
+import itertools
 import random
 import shutil
 import signal
 import statistics
 import sys
 import tempfile
-import threading
-import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -40,36 +40,12 @@ MASTER, SECOND, PARTITION = "master", "second node", "partition"
 BESIDES = (DRIVER, WORKER, SECOND, PARTITION)
 # A publisher leaves a node that has stopped after some seconds.
 IMPATIENT: Final = "?heartbeat=4&socket_timeout=5&stack_timeout=8"
-STEP_S: Final = 0.02
+# Deaths of a master in a run: a new cluster and a new JVM for each would take longer than the rest.
+DEATHS: Final = 5
 # Batches that Spark has to commit before a run kills the master.
 WARM_BATCHES: Final = 4
 # Batches that Spark has to commit after the kill before the run measures the pause.
 BATCHES_AFTER: Final = 2
-
-
-class Pauses(threading.Thread):
-    """Notes when Spark commits batches, until stopped."""
-
-    def __init__(self, run: Run) -> None:
-        super().__init__()
-        self._is_stopping = threading.Event()
-        self._run = run
-        self._times: list[float] = []
-
-    def run(self) -> None:
-        count = -1
-        while not self._is_stopping.wait(STEP_S):
-            found = self._run.count_in_log("commits")
-            if found != count:
-                count = found
-                self._times.append(time.monotonic())
-
-    def longest_after(self, since_s: float) -> float:
-        """Stop; the longest time (s) between two batches, the second of them after `since_s`."""
-        self._is_stopping.set()
-        self.join()
-        pairs = zip(self._times, self._times[1:], strict=False)
-        return max((end - begin for begin, end in pairs if end > since_s), default=0.0)
 
 
 class ClusterStreamRun(Run):
@@ -81,10 +57,14 @@ class ClusterStreamRun(Run):
         super().__init__(seed, directory)
         self.cluster = cluster
         self.broker = cluster.nodes[0]
-        self.pause_s = 0.0
+        # The longest time (s) without a batch after each death of a master.
+        self.pauses: list[float] = []
 
-    def execute_with(self, besides: str) -> RunResult:
-        """Do the run; KillsError when a message is missing or duplicated, or the run stalls."""
+    def execute_with(self, besides: Sequence[str]) -> RunResult:
+        """Do the run, with a master's death before each kind of `besides`.
+
+        KillsError when a message is missing or duplicated, or the run stalls.
+        """
         ClusterSinkRun.set_policies(self.cluster)
         with channels(self.cluster.nodes[:2]) as opened:
             for queue, channel in zip(self.queues, opened, strict=True):
@@ -92,22 +72,9 @@ class ClusterStreamRun(Run):
         uris = [node.uri + IMPATIENT for node in self.cluster.nodes]
         publisher = Publisher(uris, self.queues, random.Random(self.seed))
         publisher.start()
-        pauses = Pauses(self)
-        pauses.start()
-        killed_s = time.monotonic()
         try:
-            self.await_batch()
-            # A JVM that has just started is slow by itself.
-            self.await_commits(WARM_BATCHES)
-            self.await_batch()
-            killed_s = time.monotonic()
-            victim = self.master()
-            victim.kill()
-            self.await_commits(BATCHES_AFTER)
-            self.pause_s = pauses.longest_after(killed_s)
-            victim.start()
-            self.cluster.await_all()
-            self.disturb(besides, victim)
+            for kind in besides:
+                self.kill_master(kind)
             self.await_batch()
             self.wait_for(lambda: len(publisher.confirmed) > MESSAGES_MIN)
             publisher.is_stopping.set()
@@ -115,14 +82,35 @@ class ClusterStreamRun(Run):
             self.end_app()
             self.drain()
         finally:
-            pauses.longest_after(killed_s)
             publisher.is_stopping.set()
             publisher.join()
             self.end_app()
         self.check(publisher)
-        return RunResult(
-            self.seed, [MASTER, besides], len(publisher.confirmed), self.count_batches()
-        )
+        kills = [each for kind in besides for each in (MASTER, kind)]
+        return RunResult(self.seed, kills, len(publisher.confirmed), self.count_batches())
+
+    def kill_master(self, besides: str) -> None:
+        """Kill the first queue's master, note the pause, start it, and do what `besides` says."""
+        self.await_batch()
+        self.wait_for(self.has_copies)
+        # A JVM that has just started is slow by itself.
+        self.await_commits(WARM_BATCHES)
+        self.await_batch()
+        victim = self.master()
+        last = self.count_in_log("commits") - 1
+        victim.kill()
+        self.await_commits(BATCHES_AFTER)
+        self.pauses.append(self.longest_pause(last))
+        victim.start()
+        self.cluster.await_all()
+        self.disturb(besides, victim)
+
+    def longest_pause(self, first: int) -> float:
+        """The longest time (s) between the commits of two batches, from batch `first` on."""
+        commits = self.directory / "checkpoint" / "commits"
+        last = self.count_in_log("commits")
+        times = [(commits / str(batch)).stat().st_mtime for batch in range(first, last)]
+        return max(end - begin for begin, end in itertools.pairwise(times))
 
     def await_commits(self, more: int) -> None:
         """Return when Spark has committed so many more batches."""
@@ -149,6 +137,11 @@ class ClusterStreamRun(Run):
                 node.send_signal(signal.SIGCONT)
         self.cluster.await_all()
 
+    def has_copies(self) -> bool:
+        """Whether each queue has a copy in sync beside its master."""
+        rows = self.cluster.nodes[0].table("list_queues", "name", "synchronised_slave_pids")
+        return {name for name, copies in rows if "<" in copies} == set(self.queues)
+
     def home(self, node: ClusterNode) -> str:
         """The name of the node that has the first queue, as `node` knows it."""
         request = LocateQueues([self.queues[0].encode()])
@@ -173,10 +166,11 @@ def execute_run(seed: int, directory: Path) -> RunResult:
         ClusterNodes(place, etcd.url, "n1", "n2", "n3") as cluster,
     ):
         run = ClusterStreamRun(seed, place, cluster)
-        result = run.execute_with(run.chance.choice(BESIDES))
+        result = run.execute_with(run.chance.choices(BESIDES, k=DEATHS))
     shutil.rmtree(place)
-    _pauses.append(run.pause_s)
-    sys.stdout.write(f"seed {seed}: {run.pause_s:.1f} s without a batch after a master's death\n")
+    _pauses.extend(run.pauses)
+    shown = ", ".join(f"{pause:.1f}" for pause in run.pauses)
+    sys.stdout.write(f"seed {seed}: {shown} s without a batch after the deaths of a master\n")
     return result
 
 

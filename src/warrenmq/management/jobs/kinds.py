@@ -1,9 +1,10 @@
 """The jobs that may be started over HTTP, and their fields.
 
 `rebuild-index` and `import-rabbitmq` are left out: they read directories of stopped nodes, which
-lie elsewhere, and are done once, by somebody at that machine. So are the options `--master`, which
-would let HTTP choose the machines that run code, `--where`, as a condition in Spark's SQL can read
-any file, and those that name another node or directories of a job's progress.
+lie elsewhere, and are done once, by somebody at that machine. `compare-mirrors` is, because other
+nodes do not see the directory of jobs, in which their snapshots would be. So are the options
+`--master`, which would let HTTP choose the machines that run code, `--where`, as a condition in
+Spark's SQL can read any file, and those that name another node or directories of a job's progress.
 """
 
 import hashlib

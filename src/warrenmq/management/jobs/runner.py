@@ -192,10 +192,17 @@ class Runner:
         return {0: DONE, 1: PROBLEMS}.get(status, FAILED) if self._result else FAILED
 
 
+def _stay(_number: int, _frame: object) -> None:
+    """Take a signal that is meant for the job, and go on."""
+
+
 def main(directory: Path, lock: int) -> None:
     """Run the job of the run in `directory`. Raises OSError."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # A program that is started inherits what is ignored, but not a handler: the job must obey
+        # these signals from its first moment.
+        signal.signal(number, _stay)
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=Order)
     run = read_run(directory)
     assert run is not None

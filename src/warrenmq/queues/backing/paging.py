@@ -83,16 +83,32 @@ def journal_alone(contents: QueueContents, entry: Entry, now_ms: i64) -> None:
     contents.store.append(entry, now_ms)
 
 
-def journal_missing(contents: QueueContents, entries: list[Entry], now_ms: i64) -> None:
-    """Journal the entries that are not on disk yet: transient ones that must survive a restart.
+def journal_missing(contents: QueueContents, entries: list[Entry], now_ms: i64) -> bool:
+    """Journal the entries that are not on disk yet; True: there were such.
 
-    Their content must be in memory. Some entries may have moved to the index before their queue had
-    any reader group; of these, transient ones and those whose batch had failed do not survive this
-    run of the node.
+    They are transient ones that must survive a restart. Their content must be in memory. Some
+    entries may have moved to the index before their queue had any reader group; of these, transient
+    ones and those whose batch had failed do not survive this run of the node.
     """
+    is_any = False
     for entry in entries:
         if entry.journal_state == NOT_JOURNALED:
             journal_alone(contents, entry, now_ms)
+            is_any = True
+    return is_any
+
+
+def journal_ready(contents: QueueContents, first: i64, end: i64) -> None:
+    """Journal the ready entries of [first, end) that are in memory only, content and all."""
+    ready = contents.ready
+    place = ready.index_of_seq(first)
+    while place < ready.entry_count:
+        entry = ready.at(place)
+        if entry.seq >= end:
+            break
+        if entry.journal_state == NOT_JOURNALED and entry.form == ALPHA:
+            journal_alone(contents, entry, contents.store.now_ms)
+        place += 1
 
 
 class PageStep:

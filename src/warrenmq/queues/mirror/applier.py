@@ -15,10 +15,10 @@ from warrenmq.queues.backing.paged_queue import PagedQueue
 from warrenmq.queues.mirror import records
 from warrenmq.queues.mirror.backing import HELD_BYTES, MirrorBacking
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.receipts import FILLED, LACKING, WHOLE, SinkReceipts
+from warrenmq.queues.receipts import SinkReceipts
 from warrenmq.queues.remote.link_records import MalformedRecordError, RecordReader
 from warrenmq.store.model.message import Message
-from warrenmq.store.model.runs import Runs, contains
+from warrenmq.store.model.runs import Runs, add_run, contains, merge_runs, subtract
 
 
 class EpochError(Exception):
@@ -42,8 +42,11 @@ class MirrorApplier:
         self.is_syncing: bool = False
         # What the master has told of receipts during the synchronisation; None: nothing yet.
         self._told: list[SinkReceipts] | None = None
-        # A synchronisation has ended, and no RECEIPTS has come since.
-        self._is_filled: bool = False
+        # Positions of messages that no operation has brought since the synchronisation began, by
+        # the key of the sink: the master had got them before. None: it has not told of any.
+        self._missed: dict[bytes, Runs] | None = None
+        # Positions that operations have brought while `_missed` is None.
+        self._brought: dict[bytes, Runs] = {}
         self._held_bytes: i64 = held_bytes
         # By priority.
         self._levels: list[MirrorBacking | None] = []
@@ -152,6 +155,7 @@ class MirrorApplier:
             raise StaleEpochError(f"a synchronisation of epoch {epoch} began in epoch {known}")
         self.is_syncing = True
         self._told = None
+        self._forget_brought()
         for level in self.levels():
             level.begin_sync()
             level.begin_epoch(epoch, 0, now_ms)
@@ -195,10 +199,28 @@ class MirrorApplier:
         receipts = self.queue.backing.host.receipts
         told = self._told
         if is_complete and receipts is not None and told is not None:
-            receipts.follow(self.queue.backing.ledger, told, FILLED)
+            receipts.follow(self.queue.backing.ledger, told, False)
             self._told = None
-        self._is_filled = is_complete
         return is_complete
+
+    def stop_sync(self, now_ms: i64) -> None:
+        """End the synchronisation, if one is under way: no message comes by it any more.
+
+        What waited for its end is in the copy then, and in the journal batch that gathers, with the
+        receipts of what operations have brought.
+        """
+        if not self.is_syncing:
+            return
+        for level in self.levels():
+            while level.is_syncing:
+                level.end_sync(max(level.held_from, level.backing.ledger.next_seq), now_ms)
+        self.is_syncing = False
+        receipts = self.queue.backing.host.receipts
+        self._note_forgotten()
+        if receipts is not None and self._missed is not None:
+            ledger = self.queue.backing.ledger
+            receipts.follow(ledger, self._told_of_brought(receipts.receipts_of(ledger)), False)
+            self._told = None
 
     # -- records -----------------------------------------------------------------------------------
 
@@ -228,7 +250,7 @@ class MirrorApplier:
         while left > 0:
             position = records.read_position(reader)
             message = published.read(reader)
-            # While the copy lacks messages, the receipts come at the end, with RECEIPTS.
+            # While the copy lacks messages, the receipts come at the end of that.
             if receipts is not None and not self.is_syncing:
                 moved = receipts.received(ledger, sink, position, message)
                 if moved is not None:
@@ -236,6 +258,8 @@ class MirrorApplier:
                     is_for_disk = True
             if level.publish_at(seq, message, published.expiry_ms, published.redelivered, now_ms):
                 is_for_disk = True
+            if self.is_syncing:
+                self._bring(sink, position)
             seq += 1
             left -= 1
         return is_for_disk
@@ -269,12 +293,50 @@ class MirrorApplier:
         if receipts is None:
             return False
         if not self.is_syncing:
-            # The first ones after a synchronisation may be about messages that are not durable yet.
-            state = FILLED if self._is_filled else WHOLE
-            self._is_filled = False
-            return receipts.follow(backing.ledger, books, state)
+            return receipts.follow(backing.ledger, books, False)
         self._told = books
-        return receipts.follow(backing.ledger, books, LACKING)
+        self._note_forgotten()
+        if self._missed is None:
+            missed: dict[bytes, Runs] = {}
+            for book in books:
+                missed[book.sink] = _without(book.runs, self._brought.get(book.sink, []))
+            self._missed = missed
+        return receipts.follow(backing.ledger, books, True)
+
+    def _bring(self, sink: bytes, position: i64) -> None:
+        """Note that an operation has brought a message during the synchronisation."""
+        self._note_forgotten()
+        if self._missed is None:
+            add_run(self._brought.setdefault(sink, []), position, position)
+
+    def _note_forgotten(self) -> None:
+        """Count what operations have brought as missed, once the copy had to forget some of it."""
+        for level in self.levels():
+            if level.has_forgotten:
+                level.has_forgotten = False
+                self._forget_brought()
+
+    def _forget_brought(self) -> None:
+        self._missed = None
+        self._brought = {}
+
+    def _told_of_brought(self, own: list[SinkReceipts]) -> list[SinkReceipts]:
+        """What the master has told, without the messages that no operation has brought.
+
+        The copy may lack them. `own`: its receipts of before, which stay.
+        """
+        told = self._told
+        missed = self._missed
+        assert told is not None and missed is not None
+        known: dict[bytes, Runs] = {}
+        for book in own:
+            known[book.sink] = book.runs
+        found: list[SinkReceipts] = []
+        for book in told:
+            runs = _without(book.runs, missed.get(book.sink, []))
+            runs.extend(known.get(book.sink, []))
+            found.append(SinkReceipts(book.sink, book.floor, merge_runs(runs)))
+        return found
 
     def _begin_epoch(self, reader: RecordReader, epoch: i64, now_ms: i64) -> bool:
         if reader.integer() != epoch:
@@ -322,3 +384,11 @@ class MirrorApplier:
         if self._reopening == 0 and done is not None:
             self._on_reopened = None
             done()
+
+
+def _without(runs: Runs, others: Runs) -> Runs:
+    """The positions of `runs` that `others` have not."""
+    left: Runs = []
+    for first, last in runs:
+        left.extend(subtract(first, last, others))
+    return left

@@ -49,6 +49,8 @@ class MirrorBacking:
         self.backing: PagedQueue = backing
         # The mirror may lack messages from its next seq id on, until `end_sync` returns True.
         self.is_syncing: bool = False
+        # It had to forget held messages, as they were too many. Whoever notes that takes it back.
+        self.has_forgotten: bool = False
         self._end: QueueEnd = end
         self._limit_bytes: i64 = held_bytes
         # Messages that wait for the end of the synchronisation.
@@ -322,6 +324,7 @@ class MirrorBacking:
         size = _bytes(entry)
         if self._held_bytes + size > self._limit_bytes:
             self._forget_held()
+            self.has_forgotten = True
         if self._held_from == 0:
             self._held_from = seq
         self._held.append(entry)

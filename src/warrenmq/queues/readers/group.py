@@ -19,16 +19,18 @@ This module is a group's part in one queue; groups.py binds several queues toget
 
 Invariants, `check()`: `acked <= reserved`; every reserved message lies in [acked, reserved);
 `reserved_entries` is in seq order; no consumer has an unacked message in [acked, reserved). The
-last one is why a reserve stops before a message that a consumer has not settled: requeued inside a
-reserved range, it would change the range between two reads, and an ack of the range would lose it.
+last one is why a reserve stops before a message that a consumer has not settled, or that is on its
+way to another queue as a dead letter: requeued inside a reserved range, or back after a crash, it
+would change the range between two reads, and an ack of the range would lose it.
 
 The incarnation of a queue tells its lives apart (`Queue.incarnation`): a queue deleted and declared
 again is another one. No clock, no I/O: the caller does the long poll and waits for the journal
 (admin/readers/calls.py).
 
-The copies of a mirrored queue have the group's part as well (`is_copy`), as its master tells them.
-So a reader goes on with the next master: seq ids are the same there, and what was reserved is
-reserved again when the copy takes over (`attach`).
+The copies of a mirrored queue have the group's part as well (`is_copy`), as its master tells them,
+and journal the reserved messages before the reader gets its answer. So a reader goes on with the
+next master: seq ids are the same there, and what was reserved is reserved again when the copy takes
+over (`attach`).
 """
 
 from collections.abc import Callable
@@ -277,6 +279,10 @@ class GroupMember:
         ):
             end: i64 = min(barrier, reservation.until)
             queue.drop_expired_head(now_ms)
+            if queue.backing.unacked.leaving_count > 0:
+                # A crash may bring back a message that is on its way out of the queue.
+                for leaving in queue.backing.find_unacked(self.reserved, end):
+                    end = min(end, leaving.seq)
             if (
                 not reservation.is_dry
                 and self.reserved < end
@@ -627,7 +633,11 @@ class GroupMember:
         ):
             reservation.add(self.reserved_entries[index])
             index += 1
-        journal_missing(queue.backing, self.reserved_entries[first:index], now_ms)
+        if journal_missing(queue.backing, self.reserved_entries[first:index], now_ms):
+            feed = queue.backing.feed
+            if feed is not None:
+                # The copies have to journal these messages as well, a slice at a time.
+                feed.readers_changed()
         return ENOUGH if index < stop or reservation.is_full() or index == first else MORE
 
     def _take_ready(self, queue: Queue, reservation: Reservation, end: i64) -> bool:

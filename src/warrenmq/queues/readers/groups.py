@@ -20,6 +20,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from warrenmq.queues.backing.paging import journal_ready
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.reader_part import ReaderPart
@@ -157,10 +158,15 @@ class ReaderGroup:
             if part.pattern != self.pattern:
                 self.set_pattern(_usable(part.pattern))
         member = self.members.get(queue.id)
+        known: i64 = part.acked
         if member is None:
             member = self._add(queue, part.acked, part.reserved)
             queue.backing.journals_transient = True
+        else:
+            known = max(known, member.reserved)
         member.follow(part)
+        # Transient messages that came before the group are in memory only.
+        journal_ready(queue.backing, known, part.reserved)
 
     def _add(self, queue: Queue, acked: i64, reserved: i64) -> GroupMember:
         member = GroupMember(self.name, queue.name, queue.id, queue.incarnation, acked, reserved)

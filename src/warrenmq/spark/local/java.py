@@ -3,6 +3,7 @@
 PySpark itself only says "Java gateway process exited".
 """
 
+import functools
 import importlib.util
 import os
 import re
@@ -35,14 +36,9 @@ def require_packages() -> None:
 
 def require_java() -> None:
     """Raise SparkUnavailableError unless the Java that Spark would start is new enough."""
-    java = _java_path()
-    try:
-        result = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, timeout=_JAVA_TIMEOUT_S
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise SparkUnavailableError(f"{java} cannot be run ({error}): {_HOW_TO_INSTALL}") from None
-    found = re.search(r'version "(\d+)(?:\.(\d+))?', result.stderr + result.stdout)
+    java = java_path()
+    text = version_text(java)
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', text)
     if found is None:
         raise SparkUnavailableError(f"{java} does not tell its version: {_HOW_TO_INSTALL}")
     # Java up to version 8 reports itself as 1.x.
@@ -53,8 +49,26 @@ def require_java() -> None:
         )
 
 
-def _java_path() -> str:
-    """Path of the java that Spark's launcher runs: in JAVA_HOME, else the one on PATH."""
+@functools.cache
+def version_text(java: str) -> str:
+    """What `java -version` prints; asked once, because a job asks several times.
+
+    Raises SparkUnavailableError when it cannot be run.
+    """
+    try:
+        result = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=_JAVA_TIMEOUT_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SparkUnavailableError(f"{java} cannot be run ({error}): {_HOW_TO_INSTALL}") from None
+    return result.stderr + result.stdout
+
+
+def java_path() -> str:
+    """Path of the java that Spark's launcher runs: in JAVA_HOME, else the one on PATH.
+
+    Raises SparkUnavailableError when there is none.
+    """
     home = os.environ.get("JAVA_HOME")
     if home:
         java = Path(home, "bin", "java")

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from warrenmq.spark.local.class_archive import archive_options
 from warrenmq.spark.local.java import require_packages, require_spark
 
 if TYPE_CHECKING:
@@ -68,8 +69,7 @@ def session(
         values = dict(_SETTINGS)
     else:
         builder = builder.master(master)
-        java_options = _LIGHT_JAVA_OPTIONS if is_light else _JAVA_OPTIONS
-        values = _settings(master, f"{java_options} {log_options(tells_failures)}")
+        values = _settings(master, java_options(is_light, tells_failures))
     for key, value in (values | dict(settings or {})).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
@@ -96,7 +96,7 @@ def light_context(
     is_active = SparkContext._active_spark_context is not None
     _choose_python()
     master = master or _local_master()
-    values = _settings(master, f"{_LIGHT_JAVA_OPTIONS} {log_options(tells_failures)}")
+    values = _settings(master, java_options(True, tells_failures))
     if master.startswith("local"):
         values |= local_settings
     conf = SparkConf().setAppName(app_name).setMaster(master).setAll(list(values.items()))
@@ -106,6 +106,20 @@ def light_context(
     finally:
         if stops and not is_active:
             context.stop()
+
+
+def java_options(is_light: bool = False, tells_failures: bool = True) -> str:
+    """Options of the driver's JVM, for `spark.driver.extraJavaOptions`; see `session`.
+
+    Call `require_spark` first. When this machine has no archive of Spark's classes yet, one is made
+    after this process has ended (class_archive.py).
+    """
+    options = (
+        _LIGHT_JAVA_OPTIONS if is_light else _JAVA_OPTIONS,
+        archive_options(),
+        log_options(tells_failures),
+    )
+    return " ".join(filter(None, options))
 
 
 def log_options(tells_failures: bool = True) -> str:
@@ -130,9 +144,9 @@ def _local_master() -> str:
     return f"local[{len(os.sched_getaffinity(0))},{TASK_FAILURES_MAX}]"
 
 
-def _settings(master: str, java_options: str) -> dict[str, str]:
+def _settings(master: str, driver_options: str) -> dict[str, str]:
     """Settings of a session whose driver runs in a JVM of this process."""
-    values = {**_SETTINGS, "spark.driver.extraJavaOptions": java_options}
+    values = {**_SETTINGS, "spark.driver.extraJavaOptions": driver_options}
     if master.startswith("local"):
         values |= _local_settings(len(os.sched_getaffinity(0)))
     return values

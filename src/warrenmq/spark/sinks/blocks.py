@@ -1,7 +1,6 @@
 """Turns record batches into blocks of messages for staging (`StageMessages` of the admin protocol).
 
-Bodies go from Arrow's buffers into the block in one copy, without a Python object for each body.
-Only properties and addresses that come from columns are made row by row.
+Everything goes from Arrow's buffers into the block, without a Python object for a row.
 """
 
 from collections.abc import Iterator
@@ -42,9 +41,10 @@ class BlockMaker:
 
     def _messages(self, batch: Any) -> Any:
         """A binary array of the messages, each encoded as in a block."""
-        import numpy as np
         import pyarrow as pa
         import pyarrow.compute as pc
+
+        from warrenmq.tables.property_blocks import big_endian
 
         body = batch.column("body")
         if body.null_count:
@@ -55,18 +55,14 @@ class BlockMaker:
         is_same = self._is_fixed and not [
             name for name in names if name not in ("exchange", "routing_key")
         ]
-        # Addresses and properties are made without the bodies: row by row, or for one row when all
-        # rows have the same ones.
+        # When all rows have the same addresses and properties, those are made for one row.
         rows = 1 if is_same else count
         rest = {name: batch.column(name).slice(0, rows) for name in names}
-        rest["body"] = pa.repeat(pa.scalar(b"", pa.binary()), rows)
         persistent = pa.repeat(pa.scalar(self._is_persistent), rows)
         if "persistent" in rest:
             persistent = pc.coalesce(rest["persistent"], persistent)
         rest["persistent"] = persistent
-        made = self._maker.messages(pa.RecordBatch.from_pydict(rest))
-        addresses = pa.array(made.addresses, pa.binary())
-        properties = pa.array(made.properties, pa.binary())
+        addresses, properties = self._maker.heads(pa.RecordBatch.from_pydict(rest))
         if is_same:
             addresses = pa.repeat(addresses[0], count)
             properties = pa.repeat(properties[0], count)
@@ -75,27 +71,15 @@ class BlockMaker:
         sizes = len(_HEAD) + 8 + property_bytes + body_bytes
         sizes = sizes + pc.binary_length(addresses).to_numpy(zero_copy_only=False)
         return pc.binary_join_element_wise(
-            _numbers(sizes.astype(np.int64)),
+            big_endian(sizes, ">u4"),
             pa.scalar(_HEAD, pa.binary()),
             addresses,
-            _numbers(property_bytes),
+            big_endian(property_bytes, ">u4"),
             properties,
-            _numbers(body_bytes),
+            big_endian(body_bytes, ">u4"),
             body,
             pa.scalar(b"", pa.binary()),
         )
-
-
-def _numbers(values: Any) -> Any:
-    """`values` as unsigned 32-bit big-endian integers, in a binary array."""
-    import numpy as np
-    import pyarrow as pa
-
-    data = values.astype(">u4")
-    offsets = np.arange(0, 4 * len(data) + 1, 4, dtype=np.int32)
-    return pa.Array.from_buffers(
-        pa.binary(), len(data), [None, pa.py_buffer(offsets), pa.py_buffer(data.tobytes())]
-    )
 
 
 def _cut(messages: Any) -> Iterator[tuple[int, memoryview]]:

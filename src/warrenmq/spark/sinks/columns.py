@@ -5,9 +5,10 @@ reading gives it, so that a DataFrame that was read can be written. Columns that
 message was are accepted and ignored.
 """
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
@@ -23,10 +24,11 @@ from pyspark.sql.types import (
 )
 
 from warrenmq.spark.columns import COLUMNS
+from warrenmq.spark.kafka_names import COLUMNS_INSTEAD
 from warrenmq.spark.options import SHORT_BYTES_MAX, OptionError
 from warrenmq.spark.retry import SourceError
 from warrenmq.wire.errors import AmqpError
-from warrenmq.wire.field_table import encode_table, fields_from_python, validate_table
+from warrenmq.wire.field_table import validate_table
 from warrenmq.wire.properties import DELIVERY_MODE_PERSISTENT, decode_properties, delivery_mode
 
 if TYPE_CHECKING:
@@ -83,8 +85,10 @@ def check_sink_columns(schema: StructType, has_exchange: bool) -> None:
         names.append(column.name)
         kinds = SINK_COLUMNS.get(column.name)
         if kinds is None:
+            instead = COLUMNS_INSTEAD.get(column.name)
+            hint = f" (did you mean {instead}?)" if instead else ""
             raise OptionError(
-                f"unknown column '{column.name}'; a message is made of: {', '.join(SINK_COLUMNS)}"
+                f"unknown column '{column.name}'{hint}; a message is made of: {', '.join(SINK_COLUMNS)}"
             )
         kind = column.dataType
         if isinstance(kind, MapType):
@@ -119,14 +123,24 @@ class MessageMaker:
         """
         from warrenmq.tables.messages_to_write import columns_of
 
-        try:
+        with _told_as_rows():
             return columns_of(self._complete(batch, id_prefix, first_row))
-        except (ValueError, AmqpError) as error:
-            raise SourceError(f"a row cannot be written as a message: {error}") from None
+
+    def heads(self, batch: Any) -> tuple[Any, Any]:
+        """The addresses and property blocks of the messages of `batch`, as binary arrays.
+
+        `batch` needs no column `body`. Raises SourceError when a row cannot become a message.
+        """
+        from warrenmq.tables.messages_to_write import heads_of
+
+        with _told_as_rows():
+            return heads_of(self._complete(batch, None, 0))
 
     def _complete(self, batch: Any, id_prefix: str | None, first_row: int) -> Any:
         """The batch with the columns that `columns_of` needs, all values checked."""
         import pyarrow as pa
+
+        from warrenmq.tables.property_blocks import header_tables
 
         count = batch.num_rows
         columns = {name: batch.column(name) for name in batch.schema.names if name in SINK_COLUMNS}
@@ -145,7 +159,7 @@ class MessageMaker:
         if raw is not None:
             _check_tables(raw)
         if headers is not None and headers.null_count < count:
-            made = _encoded(headers)
+            made = header_tables(headers)
             columns["headers_raw"] = made if raw is None else _either(raw, made)
         properties = columns.get("properties_raw")
         if properties is not None:
@@ -171,6 +185,15 @@ class MessageMaker:
             columns["message_id"] = ids if given is None else _either(given, ids)
         _check_values(columns)
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+@contextlib.contextmanager
+def _told_as_rows() -> Iterator[None]:
+    """Turn errors of values into SourceError."""
+    try:
+        yield
+    except (ValueError, AmqpError) as error:
+        raise SourceError(f"a row cannot be written as a message: {error}") from None
 
 
 def _either(first: Any, second: Any) -> Any:
@@ -214,38 +237,6 @@ def _check_tables(raw: Any) -> None:
                 validate_table(table, 0, len(table))
             except AmqpError as error:
                 raise ValueError(f"column 'headers_raw': {error.text}") from None
-
-
-def _encoded(headers: Any) -> Any:
-    """Header maps (name to JSON text, as reading gives them) encoded as field tables.
-
-    Text that is not JSON becomes a string.
-    """
-    import pyarrow as pa
-
-    known: dict[tuple[tuple[str, str | None], ...], bytes] = {}
-    tables: list[bytes | None] = []
-    for pairs in headers.to_pylist():
-        if pairs is None:
-            tables.append(None)
-            continue
-        key = tuple(pairs)
-        table = known.get(key)
-        if table is None:
-            values = {name: None if text is None else _header(text) for name, text in pairs}
-            table = known[key] = encode_table(fields_from_python(values))
-        tables.append(table)
-    return pa.array(tables, pa.binary())
-
-
-def _header(text: str) -> object:
-    try:
-        value: object = msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return text
-    except RecursionError:
-        raise ValueError("column 'headers': JSON that is nested too deep") from None
-    return value
 
 
 def _checked_blocks(raw: Any, id_prefix: str | None, first_row: int) -> Any:

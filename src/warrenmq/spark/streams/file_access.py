@@ -8,7 +8,7 @@ task then fetches the slice over the network.
 
 import socket
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -73,5 +73,4 @@ class FileSlices:
         reader = SliceReader(
             self._schema, options.vhost, queue, options.is_verified, self._store_id
         )
-        batches: list[Any] | None = reader.read(part)
-        return None if batches is None else iter(batches)
+        return reader.read(part)

@@ -12,9 +12,9 @@ from warrenmq.tables.columns import (
     MESSAGE_COLUMNS,
     TIMESTAMP,
     as_strings,
-    property_columns,
     what_is_not_text,
 )
+from warrenmq.tables.property_columns import property_columns
 from warrenmq.tables.rabbitmq.damage import Damage, OnDamage
 from warrenmq.tables.rabbitmq.external_term import TermError
 from warrenmq.tables.rabbitmq.import_plan import Partition

@@ -31,7 +31,7 @@ from warrenmq.broker.vhost.sinks.staged_routes import inspect
 from warrenmq.queues.confirm_source import ConfirmSource
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.receipts import LACKING, POSITIONS_MAX, WHOLE, ReceiptHost, SinkReceipts
+from warrenmq.queues.receipts import POSITIONS_MAX, ReceiptHost, SinkReceipts
 from warrenmq.store.model.message import JournalFile, Message, MovedMessage, QueueLedger
 from warrenmq.store.model.runs import Runs, add_run, contains, merge_runs, subtract
 
@@ -280,7 +280,7 @@ class Receipts(ReceiptHost):
             for book in self._of_queue(self._queue_id(ledger))
         ]
 
-    def follow(self, ledger: QueueLedger, told: list[SinkReceipts], state: i64) -> bool:
+    def follow(self, ledger: QueueLedger, told: list[SinkReceipts], is_lacking: bool) -> bool:
         queue = self.vhost.queues_by_id.get(self._queue_id(ledger))
         if queue is None or not queue.is_hidden:
             return False
@@ -291,35 +291,40 @@ class Receipts(ReceiptHost):
                 self._drop(book)
                 is_new = True
         for receipts in told:
-            is_new = self._follow(queue, receipts, state) or is_new
+            is_new = self._follow(queue, receipts, is_lacking) or is_new
         return is_new and queue.durable
 
-    def _follow(self, queue: Queue, told: SinkReceipts, state: i64) -> bool:
+    def _follow(self, queue: Queue, told: SinkReceipts, is_lacking: bool) -> bool:
         """Let a copy have what its master tells of one sink; True: something has changed."""
         self.raise_floor(told.sink, told.floor)
         floor = self.floor_of(told.sink)
         book = self._books.get(told.sink, {}).get(queue.id)
         is_new = False
         if book is None:
-            if state == LACKING:
+            if is_lacking:
                 return False
             book = self._open(told.sink, queue.id, floor, [])
             is_new = True
         elif len(_subtract(book.runs(), told.runs, floor)) > 0:
             book = self._replace(book, told.runs)
             is_new = True
-        missing = _subtract(told.runs, book.runs(), floor)
-        if state == LACKING or len(missing) == 0:
+        if is_lacking:
             return is_new
-        if state == WHOLE:
-            book.listed = merge_runs(book.listed + missing)
-            self._store(book)
-        else:
-            # A row that is stored before the messages could cost them.
-            for first, last in missing:
-                for position in range(first, last + 1):
-                    self._expect(book, position, None)
-        return True
+        for first, last in _subtract(told.runs, book.runs(), floor):
+            for position in range(first, last + 1):
+                self._note(book, position)
+            is_new = True
+        return is_new
+
+    def _note(self, book: ReceiptBook, position: i64) -> None:
+        """Note that a copy has a message, or has had it, without the message.
+
+        The MOVE is in the batch that gathers, as what the copy has got just now. A row would be
+        stored before the messages, or a batch later.
+        """
+        moved = MovedMessage(b"", b"", b"", False, 0, book.id, position)
+        self.vhost.journal.moves.add(moved)
+        self._expect(book, position, moved)
 
     def _replace(self, book: ReceiptBook, told: Runs) -> ReceiptBook:
         """Put a new book in the place of one that has more than the master tells.
@@ -334,7 +339,7 @@ class Receipts(ReceiptHost):
         new = self._open(book.sink, book.queue_id, floor, _subtract(durable, more, floor))
         for position in book.pending:
             if contains(told, position):
-                self._expect(new, position, None)
+                self._note(new, position)
         return new
 
     def received(

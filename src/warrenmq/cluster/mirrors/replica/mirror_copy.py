@@ -50,16 +50,6 @@ class MirrorCopy:
         self.is_ready = False
         self._is_opening = False
 
-    def end_sync(self, now_ms: int) -> None:
-        """End the synchronisation, if one is under way: no message comes by it any more.
-
-        What waited for its end is in the copy then, and in the journal batch that gathers.
-        """
-        for level in self.applier.levels():
-            while level.is_syncing:
-                level.end_sync(max(level.held_from, level.backing.ledger.next_seq), now_ms)
-        self.applier.is_syncing = False
-
     def next_start(self, highest_start: int) -> int:
         """The first seq id if this copy begins the next epoch; see `ring_feed.next_start`."""
         return int(next_start(self.queue, highest_start))

@@ -126,7 +126,7 @@ class MirrorRole(MarkHost):
         if is_complete:
             # A synchronisation with the last master may have been under way: nothing was confirmed
             # without this copy, whatever it lacks.
-            self.copy.end_sync(now_ms)
+            self.copy.applier.stop_sync(now_ms)
             self.marks.resume()
         elif is_undecided:
             # Before the message: that may begin an epoch, behind which nothing older has a place.

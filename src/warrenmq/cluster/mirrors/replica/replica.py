@@ -243,7 +243,7 @@ class Replica(RingHost, RoleHost):
         if self.master is not None or (newest.epoch, newest.master) != (group.epoch, member.id):
             return
         # What waits for the end of a synchronisation comes with it, complete or not.
-        copy.end_sync(self._host.now_ms())
+        copy.applier.stop_sync(self._host.now_ms())
         self._wants_new_copy = False
         fail_point("mirrors.crowned")
         heard = self._heard

@@ -1,0 +1,1 @@
+"""The job `compare-mirrors`: the copies of a mirrored queue, message by message."""

@@ -38,7 +38,7 @@ from warrenmq.vocabulary.names import name_text
 
 _FIGURE_BYTES: Final = 8
 # About what an object costs whose figures have changed (bytes).
-_OBJECT_BYTES: Final = 500
+_OBJECT_BYTES: Final = 260
 _POINTER_BYTES: Final = 8
 
 

@@ -96,6 +96,7 @@ from warrenmq.admin.protocol.mirrors import (
     SyncQueue,
 )
 from warrenmq.admin.protocol.requests import GroupList, ListGroups
+from warrenmq.admin.protocol.samples import ReadSamples
 from warrenmq.admin.protocol.schedules import (
     ClearSchedule,
     IssueJobTicket,
@@ -119,6 +120,7 @@ from warrenmq.admin.protocol.watching import (
     DescribeCertificates,
     DescribeVariables,
     Events,
+    KeepEvents,
     NextEvents,
     ResetLoginAttempts,
     SetSourceTracking,
@@ -220,6 +222,8 @@ OTHERS: list[ControlRequest] = [
     CancelSync(vhost="/", queue=b"q"),
     RebalanceQueues(),
     PlanRebalance(),
+    KeepEvents(vhost="/", queue=b"q", events=[b"#"], messages=[]),
+    ReadSamples(),
 ]
 
 

@@ -26,7 +26,7 @@ SAMPLED_LEVELS: Final = {
 # How long a node keeps samples, and how long it takes them unasked (ms).
 KEPT_MS: Final = 3_600_000
 # About the most memory that samples take (bytes).
-SAMPLES_BYTES_MAX: Final = 32 * 1024 * 1024
+SAMPLES_BYTES_MAX: Final = 64 * 1024 * 1024
 # Most objects in one reply.
 OBJECTS_MAX: Final = 1000
 

@@ -38,7 +38,7 @@ from warrenmq.vocabulary.names import name_text
 
 _FIGURE_BYTES: Final = 8
 # About what an object costs whose figures have changed (bytes).
-_OBJECT_BYTES: Final = 500
+_OBJECT_BYTES: Final = 260
 _POINTER_BYTES: Final = 8
 
 
@@ -56,23 +56,15 @@ class _Object:
 
     __slots__ = ("before", "epoch", "figures", "group", "kind", "name", "vhost")
 
-    def __init__(
-        self,
-        kind: str,
-        vhost: str,
-        name: str,
-        group: str,
-        epoch: int,
-        figures: bytes,
-        before: bytes | None,
-    ) -> None:
-        self.kind = kind
-        self.vhost = vhost
-        self.name = name
-        self.group = group
-        self.epoch = epoch
+    def __init__(self, figures: bytes, before: bytes | None, epoch: int) -> None:
         self.figures = figures
         self.before = before
+        self.epoch = epoch
+        # "" until the object is named.
+        self.kind = ""
+        self.vhost = ""
+        self.name = ""
+        self.group = ""
 
     def shown(self) -> SampledObject:
         count = len(SAMPLED_COUNTERS[self.kind])
@@ -111,6 +103,7 @@ class SampleRing:
         self._bytes = 0
         # The objects of the last sample, by kind and id.
         self._known: dict[tuple[object, ...], _Object] = {}
+        # When somebody has asked for samples last (ms).
         self._asked_ms = 0
         self._is_running = False
         # Answers that wait for the sample that is being taken; None: none is.
@@ -200,29 +193,27 @@ class SampleRing:
             while walk.next():
                 packed.truncate(0)
                 walk.write_figures(packed)
-                vhost = name_text(walk.vhost_name())
-                named = (kind, vhost, walk.name(), "", int(walk.epoch()))
-                self._add(taken, known, (kind, int(walk.id)), named, packed.getvalue())
+                key = (kind, int(walk.id))
+                found = self._found(taken, key, packed.getvalue(), int(walk.epoch()))
+                if found.kind == "":
+                    found.kind, found.name = kind, walk.name()
+                    found.vhost = name_text(walk.vhost_name())
+                known[key] = found
                 count += 1
                 if count % SLICE_OBJECTS == 0:
                     yield True
         for each in list(broker.vhosts.values()):
             vhost = name_text(each.name)
             for group, queue, figures in group_figures(each, taken.at_ms):
-                named = (GROUP, vhost, queue, group, 0)
-                self._add(taken, known, (GROUP, vhost, group, queue), named, figures)
+                group_key = (GROUP, vhost, group, queue)
+                found = self._found(taken, group_key, figures, 0)
+                found.kind, found.vhost, found.name, found.group = GROUP, vhost, queue, group
+                known[group_key] = found
         self._known = known
 
-    def _add(
-        self,
-        taken: _Taken,
-        known: dict[tuple[object, ...], _Object],
-        key: tuple[object, ...],
-        named: tuple[str, str, str, str, int],
-        figures: bytes,
-    ) -> None:
+    def _found(self, taken: _Taken, key: tuple[object, ...], figures: bytes, epoch: int) -> _Object:
+        """The object `key` with its `figures`, added to `taken`; a new one has no names yet."""
         last = self._known.get(key)
-        epoch = named[4]
         before: bytes | None
         if last is None:
             # Counters begin at 0, but for those of a master that has moved here.
@@ -232,10 +223,14 @@ class SampleRing:
             before = last.figures if last.epoch == epoch else None
         taken.bytes += _POINTER_BYTES
         if last is None or before is None or last.before != before or last.figures != figures:
-            last = _Object(*named, figures, before)
+            named = last
+            last = _Object(figures, before, epoch)
+            if named is not None:
+                last.kind, last.vhost = named.kind, named.vhost
+                last.name, last.group = named.name, named.group
             taken.bytes += _OBJECT_BYTES
-        known[key] = last
         taken.objects.append(last)
+        return last
 
     def _keep(self, taken: _Taken) -> None:
         samples = self._samples

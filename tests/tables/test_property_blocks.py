@@ -25,7 +25,7 @@ TEXTS = (
     "app_id",
 )
 MAPS = pa.map_(pa.string(), pa.string())
-short = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+short = st.text(st.characters(codec="utf-8"), max_size=40)
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | st.floats() | short,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(short, inner, max_size=3),

@@ -99,10 +99,15 @@ def property_columns(blocks: Any, schema: Any) -> dict[str, Any]:
         return {}
     distinct = blocks.dictionary_encode()
     found = _Properties(distinct.dictionary)
-    made = {column.name: found.column(column.name) for column in wanted}
-    if len(distinct.dictionary) == len(blocks):
-        return made
-    return {name: column.take(distinct.indices) for name, column in made.items()}
+    made = {}
+    for column in wanted:
+        if not found.has(column.name):
+            made[column.name] = pa.nulls(len(blocks), column.type)
+            continue
+        values = found.column(column.name)
+        is_whole = len(distinct.dictionary) == len(blocks)
+        made[column.name] = values if is_whole else values.take(distinct.indices)
+    return made
 
 
 @dataclass
@@ -134,6 +139,10 @@ class _Properties:
         self._is_good = np.ones(self._count, bool)
         self._places = self._walk(offsets[:-1], offsets[1:])
         self._headers = _Headers(self._data, self._places["headers_raw"], self._is_good)
+
+    def has(self, name: str) -> bool:
+        """Whether any block may have a value of the column `name`."""
+        return len(self._places["headers_raw" if name == "headers" else name].rows) > 0
 
     def column(self, name: str) -> Any:
         """The values of the column `name`, one for each block."""

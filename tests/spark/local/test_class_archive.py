@@ -154,5 +154,6 @@ def test_spark_maps_the_archive(spark: "SparkSession") -> None:
     path = archive.find() if archive is not None else None
     if path is None:
         pytest.skip("no archive of Spark's classes: make setup makes one")
-    process = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]  # it has a JVM
-    assert str(path) in Path(f"/proc/{process}/maps").read_text()
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    assert str(path) in Path(f"/proc/{gateway.proc.pid}/maps").read_text()

@@ -93,13 +93,14 @@ def _make(archive: ClassArchive) -> None:
             is_light=True,
         )
         gateway = spark.sparkContext._gateway
+        assert gateway is not None
         try:
             train(spark, Path(scratch))
         finally:
             spark.stop()
             # The JVM ends when its input does, and writes the archive then.
-            gateway.proc.stdin.close()  # type: ignore[union-attr]  # a session with a JVM has one
-            gateway.proc.wait(_TIMEOUT_S)  # type: ignore[union-attr]
+            gateway.proc.stdin.close()
+            gateway.proc.wait(_TIMEOUT_S)
         _check(made)
         archive.keep(made)
 

@@ -25,8 +25,8 @@ class ReadOptions:
     """The rows of a table to read. Ranges are [from, to); times are in milliseconds since 1970.
 
     `queue_ids` names queues, levels of queues and stages by their ids in the store, in place of
-    `queues`: levels have no names of their own. With `verify` "none" the checksums of bodies are not compared, and contents that no column needs
-    are not read. None means no limit.
+    `queues`: levels have no names of their own. With `verify` "none" the checksums of bodies are
+    not compared, and contents that no column needs are not read. None means no limit.
     """
 
     vhost: str | None = None

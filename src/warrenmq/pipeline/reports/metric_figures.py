@@ -162,7 +162,8 @@ class _History:
         import pyarrow.compute as pc
 
         lost = self._table.filter(pc.equal(self._table["metric"], _LOST))
-        return round(float(pc.sum(lost["increase"]).as_py() or 0))
+        total: float | None = pc.sum(lost["increase"]).as_py()
+        return round(total or 0)
 
     def _windows_in(self, place: int) -> int:
         """The windows of a step: the last step may have fewer than the others."""

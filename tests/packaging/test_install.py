@@ -57,10 +57,14 @@ def test_the_spark_extra_brings_the_data_sources(dist: Path, tmp_path: Path) -> 
     )
     script = (
         "import pyspark, pyspark_warren, pyspark_warren_store, warrenmq.pipeline\n"
+        "import pyspark_warren_events, pyspark_warren_metrics\n"
         "from warrenmq.spark import session\n"
         "print(pyspark_warren.DefaultSource.name(), pyspark_warren_store.DefaultSource.name())\n"
+        "print(pyspark_warren_events.DefaultSource.name())\n"
+        "print(pyspark_warren_metrics.DefaultSource.name())\n"
     )
-    assert run(programs / "python", "-c", script, cwd=tmp_path) == "warren warren_store\n"
+    expected = "warren warren_store\nwarren_events\nwarren_metrics\n"
+    assert run(programs / "python", "-c", script, cwd=tmp_path) == expected
 
 
 def test_the_source_distribution_builds_a_pure_wheel_that_installs(

@@ -6,9 +6,10 @@ of, so it may read the subject but change nothing.
 
     events(name, subject, vhost, user)
 
-`name` is RabbitMQ's, such as "queue.created". `subject` is the object that the event is about, the
-source of an alarm, or a dictionary with the fields of the event. `vhost` is the name of its vhost
-(b"": the subject is in none, or knows it), and `user` the name of the user who asked for the change.
+`name` is RabbitMQ's, such as "queue.created", or one of warren's own. `subject` is the object that
+the event is about, the source of an alarm, or a dictionary with the fields of the event. `vhost` is
+the name of its vhost (b"": the subject is in none, or knows it), and `user` the name of the user
+who asked for the change.
 """
 
 from collections.abc import Callable

@@ -5,6 +5,7 @@
 - `sinks/sink.py` writes; `sinks/blocks.py` and `sinks/columns.py` turn rows into messages.
 - `amqp/` reads from and writes to brokers of other kinds.
 - `store_source.py` is the data source "warren_store": the files of a store.
+- `telemetry/` has the data sources "warren_events" and "warren_metrics".
 - `local/java.py` and `local/session.py` start Spark; `streams/lag.py` reports how far behind a
   stream is, and `reason.py` why it has failed.
 

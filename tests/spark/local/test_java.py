@@ -87,9 +87,8 @@ def test_importing_the_package_loads_no_spark() -> None:
 def test_the_registered_package_imports_neither_arrow_nor_numpy() -> None:
     """The package stays light, because Spark imports it at the first look-up of any data source."""
     pytest.importorskip("pyspark")
-    code = (
-        "import sys, pyspark_warren; print([m for m in ('pyarrow', 'numpy') if m in sys.modules])"
-    )
+    packages = "pyspark_warren, pyspark_warren_store, pyspark_warren_events, pyspark_warren_metrics"
+    code = f"import sys, {packages}; print([m for m in ('pyarrow', 'numpy') if m in sys.modules])"
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )

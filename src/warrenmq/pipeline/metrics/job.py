@@ -4,6 +4,7 @@ The stream is "warren_metrics"; windows.py aggregates it, directory.py stores th
 """
 
 import dataclasses
+import signal
 import threading
 import time
 import uuid
@@ -136,7 +137,11 @@ def metrics(
     with directory.locked():
         directory.open(wanted)
         progress.show(Step("starting Spark"))
+        on_interrupt = signal.getsignal(signal.SIGINT)
         with spark_for("metrics", master, spark) as session:
+            if continuous and threading.current_thread() is threading.main_thread():
+                # PySpark has installed a handler of its own, which cuts a batch short.
+                signal.signal(signal.SIGINT, on_interrupt)
             query = _start(
                 session, directory, wanted, uri, retry_timeout_s, continuous, interval_s, counts
             )

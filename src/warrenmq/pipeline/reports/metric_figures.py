@@ -120,8 +120,8 @@ class _History:
         ends = table["end"].cast(pa.timestamp("us")).cast(pa.int64())
         first, last = pc.min(starts).as_py(), pc.max(starts).as_py()
         window = ends[0].as_py() - starts[0].as_py()
-        self._windows = (last - first) // window + 1
-        self._windows_a_step = -(-self._windows // STEPS_MAX)
+        self._windows: int = (last - first) // window + 1
+        self._windows_a_step: int = -(-self._windows // STEPS_MAX)
         step = window * self._windows_a_step
         self.window_s, self.step_s = window / 1e6, step / 1e6
         self.count = (last - first) // step + 1
@@ -162,7 +162,8 @@ class _History:
         import pyarrow.compute as pc
 
         lost = self._table.filter(pc.equal(self._table["metric"], _LOST))
-        return round(float(pc.sum(lost["increase"]).as_py() or 0))
+        total: float | None = pc.sum(lost["increase"]).as_py()
+        return round(total or 0)
 
     def _windows_in(self, place: int) -> int:
         """The windows of a step: the last step may have fewer than the others."""

@@ -65,6 +65,8 @@ class DemoRun:
             "PYTHONDONTWRITEBYTECODE": "1",
             "TMPDIR": str(self.world / "tmp"),
             "HOME": str(self.world / "home"),
+            # Else the demo's Spark finds no archive of its classes, and leaves one behind.
+            "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache")),
             "COLUMNS": "200",
         }
         self.process = subprocess.Popen(

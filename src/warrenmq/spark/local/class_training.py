@@ -184,7 +184,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         return {"n": 0}
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - of Spark
         return {"n": 1}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
@@ -207,7 +207,7 @@ class _StreamWriter(DataSourceStreamArrowWriter):
             pass
         return WriterCommitMessage()
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         pass
 
 
@@ -230,7 +230,7 @@ class _Numbers(DataSource):
     def writer(self, schema: object, overwrite: bool) -> DataSourceArrowWriter:
         return _Writer()
 
-    def streamWriter(self, schema: object, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+    def streamWriter(self, schema: object, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802 - of Spark
         return _StreamWriter()
 
 

@@ -95,5 +95,5 @@ def test_the_program_runs_on_a_cluster(dist: Path, broker_uri: str, tmp_path: Pa
             tmp_path, TIMEOUT_S, WARREN_URI=broker_uri, **SETTINGS,
         )  # fmt: skip
     assert f"orders: {ORDERS}" in printed
-    # Python has compiled what it has imported there.
-    assert list((tmp_path / "work").rglob("environment/lib/*/*/warrenmq/spark/__pycache__"))
+    logs = [path.read_text() for path in (tmp_path / "work").rglob("stderr")]
+    assert any("Unpacking an archive" in log for log in logs)

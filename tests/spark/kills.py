@@ -130,20 +130,25 @@ class Application:
 
     def processes(self, command: str) -> list[int]:
         """The program's processes with `command` in their command line; only forked workers."""
-        found = {}
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                try:
-                    stat = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
-                    line = (entry / "cmdline").read_text(errors="replace")
-                except OSError:
-                    continue
-                # Fields of /proc/PID/stat after the name: state, parent, group, session.
-                if int(stat[3]) == self.process.pid and command in line:
-                    found[int(entry.name)] = int(stat[1])
-        if command == WORKER_COMMAND:
-            return [process for process, parent in found.items() if parent in found]
-        return list(found)
+        return processes_of(self.process.pid, command)
+
+
+def processes_of(session: int, command: str) -> list[int]:
+    """Processes of a session with `command` in their command line; only forked workers."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+                line = (entry / "cmdline").read_text(errors="replace")
+            except OSError:
+                continue
+            # Fields of /proc/PID/stat after the name: state, parent, group, session.
+            if int(stat[3]) == session and command in line:
+                found[int(entry.name)] = int(stat[1])
+    if command == WORKER_COMMAND:
+        return [process for process, parent in found.items() if parent in found]
+    return list(found)
 
 
 class Run:

@@ -61,6 +61,7 @@ def test_options() -> None:
     ("given", "text"),
     [
         ({}, "'path' is missing"),
+        ({"path": "s3://lake/backup"}, "not s3://lake/backup: copy it there"),
         ({"path": "d", "tabel": "files"}, "unknown option 'tabel'"),
         ({"path": "d", "table": "moons"}, "'table' is one of"),
         (

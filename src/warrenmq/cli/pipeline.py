@@ -55,6 +55,7 @@ class FileFormat(StrEnum):
 
     PARQUET = "parquet"
     DELTA = "delta"
+    ICEBERG = "iceberg"
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
@@ -181,8 +182,11 @@ def data_dir_or_node(data_dir: Path | None, node: Node, option: str = "--data-di
 @takes_node_and_waits
 def archive(
     target: Annotated[
-        Path,
-        typer.Argument(metavar="TARGET", help="The archive: a new directory, or one to continue."),
+        str,
+        typer.Argument(
+            metavar="TARGET",
+            help="The archive: a new directory, or one to continue; or a URI such as s3://BUCKET/PATH.",
+        ),
     ],
     node: Node,
     queues: Annotated[
@@ -210,12 +214,14 @@ def archive(
         typer.Option(
             "--checkpoint",
             metavar="DIR",
-            help="Directory of the job's progress. (default: TARGET.checkpoint)",
+            help="Directory of the job's progress, on this machine; required for a URI. (default: TARGET.checkpoint)",
         ),
     ] = None,
     file_format: Annotated[
         FileFormat,
-        typer.Option("--format", help="Format of the archive; delta needs the extra delta."),
+        typer.Option(
+            "--format", help="Format of the archive; delta and iceberg need the extra of that name."
+        ),
     ] = FileFormat.PARQUET,
     follow: Annotated[
         bool, typer.Option("--follow", help="Continue with new messages until Ctrl-C or SIGTERM.")
@@ -242,7 +248,7 @@ def archive(
     shown: Shown = ProgressKind.AUTO,
     traceback: Traceback = False,
 ) -> None:
-    """Move queues into Parquet files or a Delta table, each message exactly once."""
+    """Move queues into Parquet files or a table of a lake, each message exactly once."""
     stopping = threading.Event()
     if follow:
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -31,10 +31,10 @@ class Unroutable(StrEnum):
 @takes_node_and_waits
 def replay_command(
     sources: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(
             metavar="SOURCE...",
-            help="Archives, Delta tables, backups in Parquet, or other Parquet files with messages.",
+            help="Archives, Delta and Iceberg tables, backups in Parquet, or other Parquet files with messages; a URI such as s3://BUCKET/PATH names an archive or a table.",
         ),
     ],
     node: Node,

@@ -18,6 +18,7 @@ import msgspec
 
 from warrenmq.offline.backup_files import incomplete_path, must_be_new, remove_unfinished
 from warrenmq.offline.data_directory import ToolError
+from warrenmq.pipeline.places import disk_path
 from warrenmq.pipeline.result import JobResult
 from warrenmq.pipeline.state_files import locked, read_state, write_state
 from warrenmq.store.disk.files import make_directories
@@ -124,9 +125,12 @@ def _forget(path: Path) -> None:
     remove_unfinished(path)
 
 
-def absolute(path: Path) -> Path:
-    """The absolute path. Also gives "." and ".." a name, from which names beside it can be made."""
-    return Path(os.path.abspath(path))
+def absolute(path: str | Path) -> Path:
+    """The absolute path. Also gives "." and ".." a name, from which names beside it can be made.
+
+    JobError for a URI of another file system.
+    """
+    return Path(os.path.abspath(disk_path(path)))
 
 
 def _must_not_be_in_the_way(target: Path) -> None:

@@ -98,6 +98,10 @@ def parse_store_options(options: Mapping[str, str]) -> StoreOptions:
 def _local_path(path: str) -> str:
     """The local path in `path`, which may be a URI such as `file:/with%20space`."""
     if not path.startswith("file:"):
+        if "://" in path:
+            raise OptionError(
+                f"option 'path' is a directory on disks of all of Spark's machines, not {path}: copy it there with the store's own tools"
+            )
         return path
     return unquote(urlsplit(path).path)
 

@@ -1,6 +1,6 @@
-"""An archive job for kill tests: `python -m tests.pipeline.archives.archive_app URI TARGET FORMAT`.
+"""An archive for kill tests; the arguments are URI TARGET CHECKPOINT FORMAT.
 
-It archives the queue "kills" until it is killed; with a fourth argument `once` it ends with the
+It archives the queue "kills" until it is killed; with a fifth argument `once` it ends with the
 queue. Batches and merges are small, so that a kill hits many of both.
 """
 
@@ -9,19 +9,23 @@ import signal
 import sys
 import threading
 import time
+from typing import get_args
 
 from warrenmq.pipeline import archive
+from warrenmq.pipeline.archives.directory import Format
 
 
 def main() -> None:
     threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
-    uri, target, file_format = sys.argv[1:4]
+    uri, target, checkpoint, file_format = sys.argv[1:5]
+    formats: dict[str, Format] = {each: each for each in get_args(Format)}
     result = archive(
         target,
         uri=uri,
         queues=["kills"],
-        format="delta" if file_format == "delta" else "parquet",
-        continuous=sys.argv[4:] != ["once"],
+        checkpoint=checkpoint,
+        format=formats[file_format],
+        continuous=sys.argv[5:] != ["once"],
         interval_s=0.1,
         max_messages=200,
         merge_bytes=64 << 10,

@@ -5,11 +5,10 @@ The node is in memory, and no JVM runs.
 
 import errno
 import os
-import pickle
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import wait
 from pathlib import Path
 from typing import Any
 
@@ -18,86 +17,19 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
-import pyarrow.parquet as pq
 
+from tests.pipeline.archives.inline_archive import Archive
 from tests.spark.driving import fill
-from tests.spark.links import URI, MemoryLink, install
+from tests.spark.links import MemoryLink, install
 from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
+from warrenmq.pipeline import places
 from warrenmq.pipeline.archives import batch as archive_batch
-from warrenmq.pipeline.archives import files as archive_files
-from warrenmq.pipeline.archives import job as archive_job
 from warrenmq.pipeline.archives import merge as archive_merge
 from warrenmq.pipeline.archives import source as archive_source
-from warrenmq.pipeline.archives.batch import BatchWriter, put_in_place
-from warrenmq.pipeline.archives.directory import ArchiveDirectory, partition_of
+from warrenmq.pipeline.archives.batch import BatchWriter
+from warrenmq.pipeline.archives.directory import ArchiveDirectory, StagedFile, partition_of
 from warrenmq.pipeline.archives.merge import ParquetFiles, SmallFile
 from warrenmq.pipeline.result import JobError
-from warrenmq.pipeline.sharing import Task
-from warrenmq.pipeline.spark_run import StartingSpark
-
-
-class InlineSharing:
-    """Runs tasks in this process on pickled copies, as workers get them."""
-
-    def __init__(self) -> None:
-        # Number of tasks of each batch.
-        self.tasks: list[int] = []
-
-    def at_once(self) -> int:
-        return 2
-
-    def run(self, task: Task, parts: list[Any]) -> list[str]:
-        self.tasks.append(len(parts))
-        copy = pickle.loads(pickle.dumps(task))
-        return [name for part in parts for name in copy(iter([pickle.loads(pickle.dumps(part))]))]
-
-
-class Archive:
-    """One archive of the queue `q`; each `run` is a run of the job."""
-
-    def __init__(self, place: Path) -> None:
-        self.sharing = InlineSharing()
-        # The number of Sparks that were started.
-        self.starts = 0
-        self.spark = StartingSpark(self.started, ThreadPoolExecutor(1))
-        self.books = ArchiveDirectory(place / "target", place / "target.checkpoint")
-
-    def started(self) -> InlineSharing:
-        self.starts += 1
-        return self.sharing
-
-    def run(
-        self,
-        max_messages: int = 10,
-        merge_bytes: int | None = None,
-        pattern: str | None = None,
-        fails_on_data_loss: bool = True,
-    ) -> BatchWriter:
-        queues = ("q",) if pattern is None else ()
-        stream = archive_job._Stream(
-            URI, queues, pattern, "g", max_messages, 1 << 30, False, 0.0, fails_on_data_loss
-        )
-        with self.books.locked():
-            self.books.open("parquet", "/", "g")
-            files = ParquetFiles(self.books)
-            before = self.books.committed()
-            if before is not None:
-                put_in_place(self.books, files, before)
-            writer = BatchWriter(self.books, files, merge_bytes)
-            try:
-                archive_job._run(self.spark, self.books, stream, writer, threading.Event())
-            finally:
-                writer.close()
-        return writer
-
-    def bodies(self) -> list[bytes]:
-        """All bodies in the target's files, in order of the names, for any Parquet reader."""
-        paths = sorted(self.books.target.rglob("*.parquet"))
-        return [
-            body
-            for path in paths
-            for body in pq.read_table(path, partitioning=None)["body"].to_pylist()
-        ]
 
 
 def numbered(first: int, last: int) -> list[bytes]:
@@ -293,7 +225,7 @@ def test_what_fails_in_a_task_is_a_line(
         def full(*_: object) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-        patch.setattr(archive_files, "sync_file", full)
+        patch.setattr(places, "sync_file", full)
         with pytest.raises(JobError, match="No space left on device"):
             archive.run()
     assert archive.run().batches == 1
@@ -318,7 +250,7 @@ def test_a_merge_is_done_beside_the_stream(
         assert goes_on.wait(30)
         write_merged(sources, goal)
 
-    def counted(writer: BatchWriter, staged: list[Path], offset: Any) -> None:
+    def counted(writer: BatchWriter, staged: list[StagedFile], offset: Any) -> None:
         nonlocal added
         if writer._merge is not None and not is_merging.is_set():
             # A batch begins a merge only when the thread has finished with the batch before.

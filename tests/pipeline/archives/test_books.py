@@ -18,6 +18,7 @@ from warrenmq.pipeline.archives.delta import DeltaFiles
 from warrenmq.pipeline.archives.directory import (
     ArchiveDirectory,
     Commit,
+    StagedFile,
     parquet_figures,
     partition_of,
 )
@@ -30,6 +31,7 @@ from warrenmq.pipeline.archives.merge import (
     exchange,
     merged_name,
 )
+from warrenmq.pipeline.places import LocalPlace
 from warrenmq.pipeline.result import JobError
 
 QUEUE = "queue=a%2Fb %25/date=2026-01-31"
@@ -46,15 +48,18 @@ def books(tmp_path: Path) -> ArchiveDirectory:
 
 def stage(
     books: ArchiveDirectory, batch: int, partition: str = QUEUE, rows: int = 10
-) -> list[Path]:
+) -> list[StagedFile]:
     """Write the two files of a batch, as tasks do; seq ids continue from batch to batch."""
     staged = books.new_staging()
-    (staged / partition).mkdir(parents=True)
-    for part in range(2):
+    found = []
+    for part in (1, 0):
         first = (2 * batch + part) * rows
         table = pa.table({"seq": range(first, first + rows), "body": [b"x" * 50] * rows})
-        pq.write_table(table, staged / partition / f"part-{part:05d}-c000.zstd.parquet")
-    return sorted(staged.rglob("*.parquet"), reverse=True)
+        name = f"{partition}/part-{part:05d}-c000.zstd.parquet"
+        with staged.output(name) as file:
+            pq.write_table(table, file)
+        found.append(StagedFile(name, staged.size(name), rows, first, first + rows - 1))
+    return found
 
 
 def run_batch(books: ArchiveDirectory, batch: int) -> Commit:
@@ -87,10 +92,11 @@ def test_a_batch_counts_once(books: ArchiveDirectory) -> None:
 
 def test_a_crash_before_the_commit_leaves_nothing_in_the_target(books: ArchiveDirectory) -> None:
     """After a crash before the commit the target is empty; the next attempt has a new directory."""
-    first = stage(books, 0)
+    stage(books, 0)
+    first = {path for path in books.checkpoint.rglob("*.parquet")}
     again = stage(books, 0)
-    assert again != first
-    assert not first[0].exists()
+    assert len(first) == 2
+    assert not any(path.exists() for path in first)
     assert books.committed() is None
     books.move(books.commit(again, {}))
     assert seqs(books) == list(range(20))
@@ -174,7 +180,7 @@ def test_a_task_writes_a_file_for_each_queue_and_day(tmp_path: Path) -> None:
     The columns of the partition are in the names only.
     """
     noon = 1_769_860_800_000_000
-    with StagedFiles(tmp_path) as files:
+    with StagedFiles(LocalPlace(tmp_path)) as files:
         for number in range(30):
             times = pa.array(
                 [noon, noon + 86_400_000_000 * (number % 2), noon], pa.timestamp("us", tz="UTC")
@@ -186,12 +192,14 @@ def test_a_task_writes_a_file_for_each_queue_and_day(tmp_path: Path) -> None:
                 "body": [b"x"] * 3,
             }
             files.write(pa.RecordBatch.from_pydict(columns))
-    paths = [Path(path) for path in files.paths]
+    paths = [tmp_path / file.name for file in files.done]
     assert sorted(paths) == sorted(tmp_path.rglob("*.parquet"))
     found = [partition_of(path.relative_to(tmp_path).as_posix()) for path in paths]
     assert {each["queue"] for each in found} == {f"a/{number}%" for number in range(10)}
     assert {each["date"] for each in found} == {"2026-01-31", "2026-02-01"}
-    assert sum(parquet_figures(path)[0] for path in paths) == 90
+    for file in files.done:
+        assert (file.rows, file.seq_first, file.seq_last) == parquet_figures(tmp_path / file.name)
+    assert sum(file.rows for file in files.done) == 90
     assert {tuple(pq.read_schema(path).names) for path in paths} == {("seq", "enqueued_at", "body")}
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from warrenmq.pipeline import JobError, archive
 from warrenmq.pipeline.archives.job import default_group
+from warrenmq.pipeline.places import place_of
 
 URI = "amqp://guest:guest@127.0.0.1:1/"
 
@@ -47,6 +48,8 @@ def test_a_file_is_no_place_for_an_archive(tmp_path: Path) -> None:
 
 def test_the_default_group_belongs_to_the_place() -> None:
     """The default group depends on the whole path of the target, and is a valid group name."""
-    assert default_group(Path("/a/b c/orders ü")) == default_group(Path("/a/b c/orders ü"))
-    assert default_group(Path("/a/orders")) != default_group(Path("/b/orders"))
-    assert default_group(Path("/a/orders ü")).startswith("archive-orders__-")
+    assert default_group(place_of(Path("/a/b c/orders ü"))) == default_group(
+        place_of(Path("/a/b c/orders ü"))
+    )
+    assert default_group(place_of(Path("/a/orders"))) != default_group(place_of(Path("/b/orders")))
+    assert default_group(place_of(Path("/a/orders ü"))).startswith("archive-orders__-")

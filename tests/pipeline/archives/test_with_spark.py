@@ -1,5 +1,7 @@
 """The job `archive` with a real Spark and a real broker: whole runs, a stopped run, and kills."""
 
+import contextlib
+import json
 import os
 import random
 import signal
@@ -14,7 +16,10 @@ from typing import TYPE_CHECKING
 import pika
 import pytest
 
+from tests.spark.kills import WORKER_COMMAND, processes_of
 from tests.support.brokers.process import BrokerProcess
+from tests.support.lake_rows import lake_rows
+from tests.support.s3_server import s3_server
 from warrenmq.pipeline import JobError, Step, archive
 from warrenmq.pipeline.archives.directory import ArchiveDirectory
 
@@ -173,22 +178,32 @@ def test_errors_are_one_line(spark: "SparkSession", broker: BrokerProcess, tmp_p
 
 
 @pytest.mark.kill
-@pytest.mark.parametrize("file_format", ["parquet", "delta"])
-def test_exactly_once_whatever_is_killed(file_format: str, tmp_path: Path) -> None:
-    """Kills of program and broker at random moments, then a run to the end: each message once.
+@pytest.mark.parametrize(
+    ("where", "file_format"),
+    [("disk", "parquet"), ("disk", "delta"), ("s3", "parquet"), ("s3", "iceberg")],
+)
+def test_exactly_once_whatever_is_killed(
+    where: str, file_format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kills of program, worker and broker at random moments, then a run to the end: each row once.
 
-    WARREN_ARCHIVE_KILLS sets the number of rounds.
+    Parquet files in an object store are then replayed from there, once. WARREN_ARCHIVE_KILLS sets
+    the number of rounds.
     """
-    if file_format == "delta":
-        pytest.importorskip("deltalake")
+    library = {"delta": "deltalake", "iceberg": "pyiceberg"}.get(file_format)
+    if library is not None:
+        pytest.importorskip(library)
     rounds = int(os.environ.get("WARREN_ARCHIVE_KILLS", "2"))
-    chance = random.Random(file_format)
+    chance = random.Random(f"{where} {file_format}")
     broker = BrokerProcess(tmp_path / "broker")
     broker.start()
-    target = tmp_path / "archive"
-    books = ArchiveDirectory(target, tmp_path / "archive.checkpoint")
     count = 0
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.callback(broker.kill)
+        target = str(tmp_path / "archive")
+        if where == "s3":
+            target = f"{stack.enter_context(s3_server(monkeypatch))}/archive"
+        books = ArchiveDirectory(target, tmp_path / "archive.checkpoint")
         for number in range(rounds):
             fill(broker, "kills", range(count, count + 3000))
             count += 3000
@@ -199,26 +214,34 @@ def test_exactly_once_whatever_is_killed(file_format: str, tmp_path: Path) -> No
                 if number % 2:
                     broker.kill()
                     broker.start()
-                    time.sleep(chance.uniform(0, 1.5))
+                else:
+                    for worker in processes_of(app.pid, WORKER_COMMAND)[:1]:
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(worker, signal.SIGKILL)
+                time.sleep(chance.uniform(0, 1.5))
             finally:
                 os.killpg(app.pid, signal.SIGKILL)
                 app.wait()
         app = start_app(broker, tmp_path, target, file_format, "once")
         assert app.wait(RUN_TIMEOUT_S) == 0, (tmp_path / "app.log").read_text()[-4000:]
-    finally:
-        broker.kill()
-    if file_format == "delta":
-        import deltalake
-
-        table = deltalake.DeltaTable(str(target)).to_pyarrow_table(columns=["message_id"])
-        found = sorted(int(text) for text in table["message_id"].to_pylist())
-    else:
-        found = message_ids(target)
-    assert found == list(range(count))
+        found = [int(row["message_id"]) for row in lake_rows(target, file_format)]
+        assert sorted(found) == list(range(count))
+        if (where, file_format) != ("s3", "parquet"):
+            return
+        arguments = ["--uri", broker.uri, "--checkpoint", str(tmp_path / "replay"), "--json"]
+        arguments += ["--where", "CAST(message_id AS INT) >= 1000", "--exchange", ""]
+        for published in (count - 1000, 0):
+            done = subprocess.run(
+                [sys.executable, "-m", "warrenmq", "pipeline", "replay", target, *arguments],
+                stdout=subprocess.PIPE,
+                check=True,
+                timeout=RUN_TIMEOUT_S,
+            )
+            assert json.loads(done.stdout)["published"] == published
 
 
 def start_app(
-    broker: BrokerProcess, directory: Path, target: Path, *arguments: str
+    broker: BrokerProcess, directory: Path, target: str, *arguments: str
 ) -> "subprocess.Popen[bytes]":
     with (directory / "app.log").open("a") as log:
         return subprocess.Popen(
@@ -227,7 +250,8 @@ def start_app(
                 "-m",
                 "tests.pipeline.archives.archive_app",
                 broker.uri,
-                str(target),
+                target,
+                str(directory / "archive.checkpoint"),
                 *arguments,
             ],
             cwd=ROOT,

@@ -14,6 +14,7 @@ pytest.importorskip("pyspark")
 
 from tests.support.brokers.process import BrokerProcess
 from warrenmq.pipeline import JobError, RouteCount, replay
+from warrenmq.pipeline.places import LocalPlace
 from warrenmq.pipeline.replays import local as replay_local
 from warrenmq.pipeline.replays.local import NotLocalError, choose
 
@@ -27,7 +28,12 @@ def write(path: Path, **columns: Any) -> Path:
 
 
 def bodies(sources: list[Path], exchange: str | None = None) -> list[bytes]:
-    return [bytes(body) for body in choose(sources, None, exchange)["body"].to_pylist()]
+    return [
+        bytes(body)
+        for body in choose([LocalPlace(path) for path in sources], None, exchange)[
+            "body"
+        ].to_pylist()
+    ]
 
 
 @pytest.fixture
@@ -48,7 +54,7 @@ def test_names_of_directories_are_columns_and_hidden_files_are_none(tmp_path: Pa
     write(table / "queue=a/date=2026-01-30/y.parquet", body=[b"2", b"1"], seq=[9, None])
     write(table / "queue=a/_temporary/z.parquet", body=[b"no"], seq=[1])
     (table / ".lock").write_bytes(b"no Parquet")
-    found = choose([table], None, "")
+    found = choose([LocalPlace(table)], None, "")
     assert found.column("body").to_pylist() == [b"1", b"2", b"3", b"4"]
     assert found.column("queue").to_pylist() == ["a", "a", "b/c", "b/c"]
     assert found.column("exchange_name").unique().to_pylist() == [b""]
@@ -70,13 +76,13 @@ def test_what_could_mean_something_else_is_left_to_spark(
         ([plain, other], None, "column 'seq' has several types"),
     ):
         with pytest.raises(NotLocalError, match=text):
-            choose(sources, where, None)
+            choose([LocalPlace(path) for path in sources], where, None)
     monkeypatch.setattr(replay_local, "MEMORY_BYTES_MAX", 10)
     with pytest.raises(NotLocalError, match="sorted by Spark"):
-        choose([plain], None, None)
+        choose([LocalPlace(plain)], None, None)
     with pytest.raises(JobError, match=r"cannot be replayed: where to"):
         monkeypatch.undo()
-        choose([write(tmp_path / "nowhere.parquet", body=[b"x"])], None, None)
+        choose([LocalPlace(write(tmp_path / "nowhere.parquet", body=[b"x"]))], None, None)
 
 
 def test_messages_are_published_without_a_jvm(broker: BrokerProcess, tmp_path: Path) -> None:

@@ -199,6 +199,25 @@ def test_a_delta_table_is_replayed(
         assert here.routes == dry.routes and here.messages == dry.messages
 
 
+def test_an_iceberg_table_is_replayed(
+    spark: "SparkSession", broker: BrokerProcess, tmp_path: Path
+) -> None:
+    """An Iceberg table is read by its newest version, by Spark with a filter and without Spark."""
+    pytest.importorskip("pyiceberg")
+    publish(broker, range(30))
+    table = tmp_path / "table"
+    archive(table, uri=broker.uri, queues=["eu", "us"], format="iceberg", spark=spark)
+    (table / "data" / "left.parquet").write_bytes(b"of a writer that was killed")
+    result = replay([table], uri=broker.uri, where="queue = 'us'", spark=spark)
+    assert result.published == 10
+    assert ids(taken(broker, "us")) == [n for n in range(30) if n % 3 == 0]
+    state = tmp_path / "state"
+    dry = replay([table], uri=broker.uri, dry_run=True, checkpoint=state, spark=spark)
+    here = replay([table], uri=broker.uri, dry_run=True, checkpoint=state, engine="local")
+    assert here.messages == dry.messages == 30
+    assert here.routes == dry.routes
+
+
 def test_large_bodies_do_not_fill_the_memory(
     spark: "SparkSession", broker: BrokerProcess, tmp_path: Path
 ) -> None:

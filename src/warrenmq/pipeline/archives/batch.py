@@ -1,12 +1,23 @@
 """The end of an archive's batch: once its tasks have written the files, commits and moves them."""
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
+from typing import Any, TypeAlias
 
 from warrenmq.pipeline.archives.delta import DeltaFiles
-from warrenmq.pipeline.archives.directory import ArchiveDirectory, Commit
+from warrenmq.pipeline.archives.directory import ArchiveDirectory, Commit, StagedFile
+from warrenmq.pipeline.archives.iceberg import IcebergFiles
 from warrenmq.pipeline.archives.merge import Merger, ParquetFiles, SmallFile
 from warrenmq.spark.streams.offsets import OffsetJson
+
+# The files that count in an archive, by its format.
+Files: TypeAlias = ParquetFiles | DeltaFiles | IcebergFiles
+
+
+def files_of(directory: ArchiveDirectory) -> Files:
+    """The files that count in an open archive."""
+    if directory.format == "iceberg":
+        return IcebergFiles(directory)
+    return DeltaFiles(directory) if directory.format == "delta" else ParquetFiles(directory)
 
 
 class BatchWriter:
@@ -15,13 +26,14 @@ class BatchWriter:
     def __init__(
         self,
         directory: ArchiveDirectory,
-        files: ParquetFiles | DeltaFiles,
+        files: Files,
         merge_bytes: int | None,
     ) -> None:
         self._directory = directory
         self._files = files
         self._merger: Merger | None = None
-        if merge_bytes is not None:
+        # Where files cannot be renamed, and in Iceberg tables, merging is for the lake's own tools.
+        if merge_bytes is not None and directory.is_local and not isinstance(files, IcebergFiles):
             self._merger = Merger(files.files(), merge_bytes, files.replace)
         self._thread = ThreadPoolExecutor(1, "warren-merge")
         # The merge under way in the thread; while it runs, only the thread may touch `_merger`.
@@ -31,7 +43,12 @@ class BatchWriter:
         self.batches = 0
         self.merged_files = 0
 
-    def add(self, staged: list[Path], offset: OffsetJson) -> None:
+    @property
+    def columns(self) -> Any:
+        """The Arrow schema of new files; None: that of messages without their queue."""
+        return self._files.columns if isinstance(self._files, IcebergFiles) else None
+
+    def add(self, staged: list[StagedFile], offset: OffsetJson) -> None:
         """Commit a batch: its tasks' files, and the offsets up to which its queues are read."""
         commit = self._directory.commit(staged, offset)
         put_in_place(self._directory, self._files, commit)
@@ -62,9 +79,7 @@ class BatchWriter:
             self.merged_files += merge.result()
 
 
-def put_in_place(
-    directory: ArchiveDirectory, files: ParquetFiles | DeltaFiles, commit: Commit
-) -> None:
+def put_in_place(directory: ArchiveDirectory, files: Files, commit: Commit) -> None:
     """Make a committed batch visible to readers of the archive. May be repeated."""
     with files.changing:
         directory.move(commit)

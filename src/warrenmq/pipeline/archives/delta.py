@@ -1,9 +1,9 @@
 """The log of an archive that is a Delta table: files in the target count once the log names them.
 
 PySpark has no jars that write Delta tables, so Spark's tasks write the Parquet files and
-`deltalake` writes the log. Each log entry carries the archive's id and the batch number as the
-application's transaction. deltalake stores these but does not enforce them, so they are compared
-before an entry is made.
+`deltalake` writes the log, on a disk or in an object store. Each log entry carries the archive's id
+and the batch number as the application's transaction. deltalake stores these but does not enforce
+them, so they are compared before an entry is made.
 """
 
 import contextlib
@@ -76,6 +76,13 @@ class DeltaFiles:
                 ),
             )
 
+    def newest_batch(self) -> int:
+        """The number of the last batch that the log has; -1 when it has none."""
+        if not self._is_there():
+            return -1
+        last = self._opened().transaction_version(f"warren-archive-{self._directory.id}")
+        return -1 if last is None else int(last)
+
     def files(self) -> list[SmallFile]:
         """The files that the log names and that this archive has written."""
         if not self._is_there():
@@ -117,37 +124,51 @@ class DeltaFiles:
         return size
 
     def finish(self) -> None:
-        """Delete files that left the log longer ago than readers need (Delta's default: a week)."""
-        if self._is_there():
+        """Delete files that left the log longer ago than readers need (Delta's default: a week).
+
+        Elsewhere than on a disk nothing leaves the log, and this is for the lake's own tools.
+        """
+        if self._directory.is_local and self._is_there():
             with _refusing():
                 self._opened().vacuum(dry_run=False)
 
     def _is_there(self) -> bool:
         from deltalake import DeltaTable
 
-        return bool(DeltaTable.is_deltatable(str(self._directory.target)))
+        return bool(DeltaTable.is_deltatable(str(self._directory.place)))
 
     def _opened(self) -> Any:
         from deltalake import DeltaTable
 
         with _refusing():
-            return DeltaTable(str(self._directory.target))
+            return DeltaTable(str(self._directory.place))
 
     def _table(self, sample: ArchivedFile) -> Any:
-        """The table; created empty with the columns of `sample` when it does not exist."""
+        """The table; created empty with the columns of `sample` when it does not exist.
+
+        An older table gets the columns of `sample` that it lacks.
+        """
         import pyarrow as pa
         import pyarrow.parquet as pq
-        from deltalake import DeltaTable
+        from deltalake import DeltaTable, Schema
 
+        with self._directory.place.input(sample.path) as file:
+            columns = pq.read_schema(file).remove_metadata()
         if not self._is_there():
-            schema = pq.read_schema(self._directory.target / sample.path).remove_metadata()
-            schema = schema.append(pa.field("queue", pa.string())).append(
+            schema = columns.append(pa.field("queue", pa.string())).append(
                 pa.field("date", pa.date32())
             )
-            target = str(self._directory.target)
+            target = str(self._directory.place)
             with _refusing():
                 DeltaTable.create(target, schema, mode="ignore", partition_by=PARTITION_COLUMNS)
-        return self._opened()
+        table = self._opened()
+        known = {field.name for field in table.schema().fields}
+        lacking = [field for field in columns if field.name not in known]
+        if lacking:
+            with _refusing():
+                table.alter.add_columns(list(Schema.from_arrow(pa.schema(lacking)).fields))
+            table = self._opened()
+        return table
 
 
 def _files_of(table: Any) -> list[SmallFile]:

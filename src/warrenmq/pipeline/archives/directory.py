@@ -1,33 +1,40 @@
 """The books of an archive: each batch counts once, whichever process is killed when.
 
-An archive is two directories on one file system. TARGET contains only finished files:
+An archive is two directories. TARGET contains only finished files; it may be in another file
+system, such as an object store (places.py):
 
     queue=orders/date=2026-01-31/part-1f0c83aa-00000012-0001.parquet
 
-CHECKPOINT (TARGET.checkpoint) contains everything else: `archive.json` identifies the archive,
-`staging/` has batches that are being written, `committed.json` is the last batch that counts,
-`lock` belongs to the one process that writes. So any tool that reads TARGET sees each message once,
-without a log that only Spark understands.
+CHECKPOINT (TARGET.checkpoint) is on a disk of this machine and contains everything else:
+`archive.json` identifies the archive, `staging/` has batches that are being written,
+`committed.json` is the last batch that counts, `lock` belongs to the one process that writes. So
+any tool that reads TARGET sees each message once, without a log that only Spark understands.
 
 A batch goes through these steps, each durable before the next:
 
-1. Spark's tasks write the batch to files in `staging/`, in a directory of this run. After a crash
-   the next start deletes them.
+1. Spark's tasks write the batch to files in a directory of this run. After a crash the next start
+   deletes them.
 2. The driver replaces `committed.json`. It names the batch, its files, their places in TARGET, and
    the offsets up to which the queues were read. This is the commit.
-3. The driver moves the files to TARGET (and adds them to the log of a Delta table). After a crash
-   in between, the next start resumes the moves.
+3. The driver makes the files count (below). After a crash in between, the next start resumes this.
 4. The driver acks the batch in the broker, which releases the messages only then.
+
+How the files come to count depends on where they are and who reads them:
+
+* On a disk they are staged in CHECKPOINT/staging, and step 3 renames them. A Delta table then gets
+  an entry in its log.
+* Parquet files elsewhere are staged in TARGET.staging. In step 3 the store copies each of them, and
+  deletes the staged one.
+* Those of a Delta table elsewhere, and of an Iceberg table, are written in TARGET itself, which
+  readers do not list. Step 3 is one entry in the table's log.
 
 A start resumes at the offsets of the last commit. The reader group in the broker keeps the messages
 after them reserved, so messages that were read but not committed are read again, in the same
 batches or in others. The archive's id and a number that ascends by one identify a batch.
 """
 
-import contextlib
 import os
 import re
-import shutil
 import uuid
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -36,12 +43,16 @@ from urllib.parse import unquote
 
 import msgspec
 
+from warrenmq.pipeline.places import LocalPlace, Place, place_of
 from warrenmq.pipeline.result import JobError, must_have_parent
 from warrenmq.pipeline.state_files import locked, read_state, write_state
-from warrenmq.store.disk.files import sync_directory
 
 ARCHIVE_VERSION: Final = 2
-Format = Literal["parquet", "delta"]
+Format = Literal["parquet", "delta", "iceberg"]
+# Archives of earlier versions name staged files from the checkpoint on.
+_STAGING_BEFORE: Final = "staging/"
+# Where the data files of an Iceberg table are, below the table.
+ICEBERG_DATA: Final = "data"
 
 
 class ArchiveIdentity(msgspec.Struct, frozen=True):
@@ -55,8 +66,21 @@ class ArchiveIdentity(msgspec.Struct, frozen=True):
     id: str = ""
 
 
+class StagedFile(msgspec.Struct, frozen=True):
+    """A file that a task has written: its name below the staging place, and its figures."""
+
+    name: str
+    bytes: int
+    rows: int
+    seq_first: int
+    seq_last: int
+
+
 class ArchivedFile(msgspec.Struct, frozen=True):
-    """A file of the archive: its path below the target, its staging path, and its figures."""
+    """A file of the archive: its path below the target, its staging path, and its figures.
+
+    The staging path is empty when the file was written in its place.
+    """
 
     path: str
     staged: str
@@ -85,25 +109,50 @@ class Commit(msgspec.Struct, frozen=True):
 class ArchiveDirectory:
     """The two directories of one archive, and the commits recorded in them."""
 
-    def __init__(self, target: Path, checkpoint: Path) -> None:
-        self.target = target
+    def __init__(self, target: str | Path, checkpoint: Path) -> None:
+        self.place = place_of(target)
         self.checkpoint = checkpoint
-        # The archive's id; empty until `open`.
+        # The archive's id and format; set by `open`.
         self.id = ""
+        self.format: Format = "parquet"
+        # Where the tasks of this run write; set by `new_staging`.
+        self._staged_in = self._staging
 
     @property
-    def staging(self) -> Path:
-        """The directory of batches that are being written."""
-        return self.checkpoint / "staging"
+    def target(self) -> Path:
+        """The target on a disk of this machine. JobError when it is elsewhere."""
+        if not isinstance(self.place, LocalPlace):
+            raise JobError(f"{self.place} is not on a disk of this machine")
+        return self.place.path
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the target is on a disk of this machine."""
+        return isinstance(self.place, LocalPlace)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether tasks write the files where they stay, because a log names those that count."""
+        return self.format == "iceberg" or (self.format == "delta" and not self.is_local)
+
+    @property
+    def _staging(self) -> Place:
+        """The place of batches that are being written, one directory for each run."""
+        if self.is_local:
+            return LocalPlace(self.checkpoint / "staging")
+        return place_of(f"{self.place}.staging")
 
     def check_places(self) -> None:
-        """JobError when these paths cannot become an archive. Creates nothing."""
-        if self.target in (self.checkpoint, *self.checkpoint.parents):
-            raise JobError(f"the checkpoint {self.checkpoint} must be outside of {self.target}")
-        for place in (self.target, self.checkpoint):
-            if place.exists() and not place.is_dir():
-                raise JobError(f"{place} is no directory")
-            must_have_parent(place)
+        """JobError when these places cannot become an archive. Creates nothing."""
+        if self.is_local:
+            if self.target in (self.checkpoint, *self.checkpoint.parents):
+                raise JobError(f"the checkpoint {self.checkpoint} must be outside of {self.target}")
+            if self.target.exists() and not self.target.is_dir():
+                raise JobError(f"{self.target} is no directory")
+            must_have_parent(self.target)
+        if self.checkpoint.exists() and not self.checkpoint.is_dir():
+            raise JobError(f"{self.checkpoint} is no directory")
+        must_have_parent(self.checkpoint)
 
     def open(self, format: Format, vhost: str, group: str) -> None:
         """Create the archive, or open the one that is there. JobError when something else is there.
@@ -114,14 +163,17 @@ class ArchiveDirectory:
         wanted = ArchiveIdentity(
             ARCHIVE_VERSION, format, vhost, group, uuid.uuid4().hex if known is None else known.id
         )
-        if known is None and self.target.exists() and any(self.target.iterdir()):
-            raise JobError(
-                f"{self.target} is not empty and {self.checkpoint} is not its checkpoint: name an empty directory, or the right checkpoint"
-            )
         committed = self.committed()
+        # A run without a commit may have left an empty table, which is no place for another format.
+        is_new = known is None or (committed is None and known.format != format)
+        if is_new and self.place.files():
+            raise JobError(
+                f"{self.place} is not empty and {self.checkpoint} is not its checkpoint: name an empty directory, or the right checkpoint"
+            )
         if known is not None:
             self._must_be_newest(known.id, -1 if committed is None else committed.batch)
-        self.target.mkdir(exist_ok=True)
+        if self.is_local:
+            self.target.mkdir(exist_ok=True)
         if known is None or committed is None:
             # An archive without a commit becomes what this run asks for: the first run may have
             # named a vhost that does not exist.
@@ -129,56 +181,66 @@ class ArchiveDirectory:
             known = wanted
         if known != wanted:
             raise JobError(
-                f"{self.target} is an archive in format {known.format} of vhost '{known.vhost}' with the reader group "
+                f"{self.place} is an archive in format {known.format} of vhost '{known.vhost}' with the reader group "
                 f"{known.group}; this run asks for {wanted.format}, '{wanted.vhost}' and {wanted.group}"
             )
-        if os.stat(self.target).st_dev != os.stat(self.checkpoint).st_dev:
-            raise JobError(f"{self.target} and {self.checkpoint} must be on one file system")
         self.id = known.id
+        self.format = format
+        is_moved = self.is_local and not self.is_in_place
+        if is_moved and os.stat(self.target).st_dev != os.stat(self.checkpoint).st_dev:
+            raise JobError(f"{self.target} and {self.checkpoint} must be on one file system")
 
     def _must_be_newest(self, archive_id: str, batch: int) -> None:
         """JobError when the target has files of later batches: their names would be used again."""
-        name = re.compile(rf"part-{archive_id[:8]}-(\d+)-.*\.parquet")
-        found = [name.fullmatch(path.name) for path in self.target.rglob("part-*.parquet")]
+        name = re.compile(rf"(?:.*/)?part-{archive_id[:8]}-(\d+)-.*\.parquet")
+        found = [name.fullmatch(file.name) for file in self.place.files()]
         newest = max([int(each[1]) for each in found if each is not None], default=-1)
+        self.must_know(newest, batch)
+
+    def must_know(self, newest: int, batch: int) -> None:
+        """JobError when the target has a later batch, `newest`, than `batch` of the checkpoint."""
         if newest > batch:
             raise JobError(
-                f"{self.target} has batch {newest}, and the last one that {self.checkpoint} knows of is "
+                f"{self.place} has batch {newest}, and the last one that {self.checkpoint} knows of is "
                 f"{'none' if batch < 0 else batch}: the checkpoint is an older copy, or damaged"
             )
 
     def _identity(self) -> ArchiveIdentity | None:
         found = read_state(self.checkpoint / "archive.json", ArchiveIdentity)
         if found is not None and found.version != ARCHIVE_VERSION:
-            raise JobError(f"{self.target} was made by another version of warren ({found.version})")
+            raise JobError(f"{self.place} was made by another version of warren ({found.version})")
         return found
 
     def locked(self) -> AbstractContextManager[None]:
         """Hold the write lock of this archive. JobError when another process holds it."""
-        return locked(self.checkpoint, f"another process writes to {self.target}")
+        return locked(self.checkpoint, f"another process writes to {self.place}")
 
     def committed(self) -> Commit | None:
         """The last batch that counts; None before the first commit."""
         return read_state(self.checkpoint / "committed.json", Commit)
 
-    def new_staging(self) -> Path:
-        """Create the staging directory of this run and delete those of earlier runs.
+    def new_staging(self) -> Place:
+        """The place where tasks of this run write; deletes what earlier runs have staged.
 
         Each run has a directory of its own, because tasks of a killed driver may write to theirs
-        for a moment longer.
+        for a moment longer. Files in their final place need none: their names are random.
         """
-        shutil.rmtree(self.staging, ignore_errors=True)
-        place = self.staging / uuid.uuid4().hex
-        place.mkdir(parents=True)
-        return place
+        if not self.is_in_place:
+            self._staging.clear()
+            self._staged_in = self._staging.joined(uuid.uuid4().hex)
+        elif self.format == "iceberg":
+            self._staged_in = self.place.joined(ICEBERG_DATA)
+        else:
+            self._staged_in = self.place
+        self._staged_in.make()
+        return self._staged_in
 
-    def commit(self, staged: list[Path], offset: dict[str, Any]) -> Commit:
-        """Commit `staged`, durable files below a `new_staging` directory, as the next batch."""
+    def commit(self, staged: list[StagedFile], offset: dict[str, Any]) -> Commit:
+        """Commit `staged`, durable files in the place of `new_staging`, as the next batch."""
         before = self.committed()
         batch = before.batch + 1 if before else 0
-        files = self._staged_files(batch, staged)
-        for directory in {self.checkpoint / Path(file.staged).parent for file in files}:
-            sync_directory(directory)
+        files = self._archived_files(batch, staged)
+        self._staged_in.sync_names([file.name for file in staged])
         commit = Commit(
             batch=batch,
             files=files,
@@ -189,40 +251,38 @@ class ArchiveDirectory:
         write_state(self.checkpoint / "committed.json", commit)
         return commit
 
-    def _staged_files(self, batch: int, staged: list[Path]) -> list[ArchivedFile]:
-        found = []
-        for path in staged:
-            # The path below the run's directory is QUEUE/DATE/NAME.
-            partition = "/".join(path.relative_to(self.staging).parts[1:-1])
-            found.append((partition, parquet_figures(path), path))
+    def _archived_files(self, batch: int, staged: list[StagedFile]) -> list[ArchivedFile]:
         # Sort, so that the files of a partition are numbered in the order of their messages.
-        found.sort(key=lambda file: (file[0], file[1][1]))
+        found = sorted(staged, key=lambda file: (file.name.rpartition("/")[0], file.seq_first))
+        run = str(self._staged_in).rpartition("/")[2]
         return [
             ArchivedFile(
-                path=f"{partition}/part-{self.id[:8]}-{batch:08d}-{number:04d}.parquet",
-                staged=str(path.relative_to(self.checkpoint)),
-                bytes=path.stat().st_size,
-                rows=rows,
-                seq_first=seq_first,
-                seq_last=seq_last,
+                path=self._final_name(file.name, batch, number),
+                staged="" if self.is_in_place else f"{run}/{file.name}",
+                bytes=file.bytes,
+                rows=file.rows,
+                seq_first=file.seq_first,
+                seq_last=file.seq_last,
             )
-            for number, (partition, (rows, seq_first, seq_last), path) in enumerate(found)
+            for number, file in enumerate(found)
         ]
+
+    def _final_name(self, name: str, batch: int, number: int) -> str:
+        if self.is_in_place:
+            return f"{ICEBERG_DATA}/{name}" if self.format == "iceberg" else name
+        partition = name.rpartition("/")[0]
+        return f"{partition}/part-{self.id[:8]}-{batch:08d}-{number:04d}.parquet"
 
     def move(self, commit: Commit) -> None:
         """Move the files of a commit to the target. May be repeated: moved files are skipped."""
-        parents = set()
-        for file in commit.files:
-            goal = self.target / file.path
-            goal.parent.mkdir(parents=True, exist_ok=True)
-            # A missing file was moved before a crash, and may have been merged into another file
-            # since.
-            with contextlib.suppress(FileNotFoundError):
-                os.rename(self.checkpoint / file.staged, goal)
-            parents |= {goal.parent, goal.parent.parent}
-        for directory in parents:
-            sync_directory(directory)
-        sync_directory(self.target)
+        # A missing file was moved before a crash, and may have been merged into another file since.
+        moves = [
+            (file.staged.removeprefix(_STAGING_BEFORE), file.path)
+            for file in commit.files
+            if file.staged
+        ]
+        if moves:
+            self.place.take(self._staging, moves)
 
 
 def partition_of(path: str) -> dict[str, str]:

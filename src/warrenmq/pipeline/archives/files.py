@@ -2,7 +2,6 @@
 
 import os
 import uuid
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
@@ -10,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from warrenmq.store.disk.files import sync_file
+from warrenmq.pipeline.archives.directory import StagedFile
+from warrenmq.pipeline.places import Place
 
 ROW_GROUP_BYTES: Final = 32 << 20
 # Most files that a task has open; before it opens another, it finishes all of them.
@@ -42,13 +42,15 @@ def queue_directory(queue: str) -> str:
 class StagedFiles:
     """Writes batches of messages to files below `staging`; `close` makes them durable.
 
-    After `close`, `paths` names the files.
+    `schema` has the columns of the files; None: those of the messages without `queue`. After
+    `close`, `done` has the files.
     """
 
-    def __init__(self, staging: Path) -> None:
+    def __init__(self, staging: Place, schema: Any = None) -> None:
         self._staging = staging
-        self._open: dict[tuple[str, str], _StagedFile] = {}
-        self.paths: list[str] = []
+        self._schema = schema
+        self._open: dict[tuple[str, str], _OpenFile] = {}
+        self.done: list[StagedFile] = []
 
     def __enter__(self) -> "StagedFiles":
         return self
@@ -70,7 +72,7 @@ class StagedFiles:
             return
         queue = batch.column("queue")[0].as_py()
         days = pc.divide(batch.column("enqueued_at").cast(pa.int64()), _DAY_US)
-        rows = batch.drop_columns(["queue"])
+        rows = batch.drop_columns(["queue"]) if self._schema is None else batch.cast(self._schema)
         found = pc.unique(days).to_pylist()
         for day in found:
             self._file(queue, day).write(
@@ -78,32 +80,34 @@ class StagedFiles:
             )
 
     def close(self) -> None:
-        """Finish all open files, durably, and add them to `paths`."""
+        """Finish all open files, durably, and add them to `done`."""
         for file in self._open.values():
-            file.close()
-            self.paths.append(str(file.path))
+            self.done.append(file.close())
         self._open = {}
 
-    def _file(self, queue: str, day: int) -> "_StagedFile":
+    def _file(self, queue: str, day: int) -> "_OpenFile":
         date = pa.scalar(day, pa.int32()).cast(pa.date32()).as_py().isoformat()
         file = self._open.get((queue, date))
         if file is None:
             if len(self._open) == OPEN_FILES_MAX:
                 self.close()
-            directory = self._staging / queue_directory(queue) / f"date={date}"
-            directory.mkdir(parents=True, exist_ok=True)
-            file = self._open[queue, date] = _StagedFile(directory / f"{uuid.uuid4().hex}.parquet")
+            name = f"{queue_directory(queue)}/date={date}/{uuid.uuid4().hex}.parquet"
+            file = self._open[queue, date] = _OpenFile(self._staging, name)
         return file
 
 
-class _StagedFile:
+class _OpenFile:
     """A file being written; gathers rows until they fill a row group."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, place: Place, name: str) -> None:
+        self._place = place
+        self._name = name
+        self._sink: Any = None
         self._writer: Any = None
         self._waiting: list[Any] = []
         self._waiting_bytes = 0
+        self._rows = 0
+        self._seqs: list[int] = []
 
     def write(self, rows: Any) -> None:
         self._waiting.append(rows)
@@ -111,22 +115,29 @@ class _StagedFile:
         if self._waiting_bytes >= ROW_GROUP_BYTES:
             self._flush()
 
-    def close(self) -> None:
+    def close(self) -> StagedFile:
+        """Finish the file, durably."""
         if self._waiting:
             self._flush()
         self._writer.close()
-        sync_file(self.path)
+        self._sink.close()
+        self._place.sync(self._name)
+        size = self._place.size(self._name)
+        return StagedFile(self._name, size, self._rows, min(self._seqs), max(self._seqs))
 
     def _flush(self) -> None:
         table = pa.Table.from_batches(self._waiting)
         if self._writer is None:
-            self._writer = parquet_writer(self.path, table.schema)
+            self._sink = self._place.output(self._name)
+            self._writer = parquet_writer(self._sink, table.schema)
         self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+        self._rows += table.num_rows
+        self._seqs += pc.min_max(table["seq"]).as_py().values()
         self._waiting = []
         self._waiting_bytes = 0
 
 
-def parquet_writer(path: str | os.PathLike[str], schema: Any) -> Any:
-    """A Parquet writer with the settings of archives."""
+def parquet_writer(where: str | os.PathLike[str] | Any, schema: Any) -> Any:
+    """A Parquet writer with the settings of archives, to a path or an open file."""
     dictionaries = [name for name in schema.names if name not in PLAIN_COLUMNS]
-    return pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=dictionaries)
+    return pq.ParquetWriter(where, schema, compression="zstd", use_dictionary=dictionaries)

@@ -1,4 +1,4 @@
-"""The job `archive`: copies queues into Parquet files or a Delta table, each message exactly once.
+"""The job `archive`: copies queues into Parquet files or a table, each message exactly once.
 
 This module runs the loop over batches and reports its progress. source.py reads a batch, batch.py
 commits and moves its files, and directory.py explains why a batch counts once.
@@ -24,9 +24,10 @@ from warrenmq.admin.client.client import (
 )
 from warrenmq.admin.protocol.homes import LocateQueues
 from warrenmq.admin.protocol.requests import GroupList, ListGroups
-from warrenmq.pipeline.archives.directory import ArchiveDirectory, Format
+from warrenmq.pipeline.archives.directory import ArchiveDirectory, Format, StagedFile
 from warrenmq.pipeline.broker import address_of, as_job_error, must_be_reachable
 from warrenmq.pipeline.engine import require_engine
+from warrenmq.pipeline.places import LocalPlace, RemotePlace, place_of
 from warrenmq.pipeline.progress import Progress, Silent, Step
 from warrenmq.pipeline.result import JobError, JobResult
 from warrenmq.pipeline.sharing import Sharing
@@ -57,7 +58,8 @@ _PURPOSE: Final = "warren archive"
 class ArchiveResult(JobResult):
     """The figures of a run, and the totals of the archive."""
 
-    target: Path
+    # A path, or a URI.
+    target: str
     format: str
     group: str
     # Messages that this run archived.
@@ -134,20 +136,22 @@ def archive(
 ) -> ArchiveResult:
     """Move the messages of `queues`, or of those that match `pattern`, to files, each exactly once.
 
-    Files are below `target`. A run archives the messages that were there at its start; with
-    `continuous` it archives a batch every `interval_s` seconds until `stopping` is set. The next
-    run resumes a killed one when it gets the same target and the same checkpoint (a directory
-    beside the target, on the same file system). Files smaller than half of `merge_bytes` are
+    Files are below `target`, a directory of this machine or a URI (places.py). A run archives the
+    messages that were there at its start; with `continuous` it archives a batch every `interval_s`
+    seconds until `stopping` is set. The next run resumes a killed one when it gets the same target
+    and the same checkpoint: a directory of this machine, by default beside the target and on its
+    file system, and required when the target is a URI. Files smaller than half of `merge_bytes` are
     merged; None turns merging off. `group` is the reader group in the broker, by default one of
     this target's own. Without `fail_on_data_loss` a run continues when a queue or its group was
     deleted meanwhile. A run waits up to `retry_timeout_s` seconds each time the broker does not
     answer. JobError when the run cannot go further; messages archived so far stay archived.
     """
+    place = place_of(target)
     stream = _Stream(
         uri=uri,
         queues=tuple(queues),
         pattern=pattern,
-        group=group or default_group(Path(target)),
+        group=group or default_group(place),
         max_messages=max_messages,
         max_bytes=max_bytes,
         continuous=continuous,
@@ -156,13 +160,7 @@ def archive(
         retry_timeout_s=retry_timeout_s,
     )
     vhost = _check(stream, merge_bytes)
-    target = Path(target).absolute()
-    books = ArchiveDirectory(
-        target,
-        Path(checkpoint).absolute()
-        if checkpoint
-        else target.with_name(f"{target.name}.checkpoint"),
-    )
+    books = ArchiveDirectory(str(place), _checkpoint_of(place, checkpoint))
     books.check_places()
     progress = progress or Silent()
     require_engine("spark", master, spark)
@@ -170,6 +168,10 @@ def archive(
         from warrenmq.pipeline.archives.delta import require_deltalake
 
         require_deltalake()
+    if format == "iceberg":
+        from warrenmq.pipeline.archives.iceberg import require_pyiceberg
+
+        require_pyiceberg()
     must_be_reachable(uri, _PURPOSE, retry_timeout_s)
     started_s = time.monotonic()
     with starting_spark("archive", master, spark) as starting, books.locked():
@@ -198,13 +200,12 @@ def _archive(
     started_s: float,
 ) -> ArchiveResult:
     """Run the job under the lock of `books`. `started_s`: when it began, in monotonic seconds."""
-    from warrenmq.pipeline.archives.batch import BatchWriter, put_in_place
-    from warrenmq.pipeline.archives.delta import DeltaFiles
-    from warrenmq.pipeline.archives.merge import ParquetFiles
+    from warrenmq.pipeline.archives.batch import BatchWriter, files_of, put_in_place
 
     books.open(format, vhost, stream.group)
-    files = DeltaFiles(books) if format == "delta" else ParquetFiles(books)
+    files = files_of(books)
     before = books.committed()
+    books.must_know(files.newest_batch(), -1 if before is None else before.batch)
     if before is not None:
         put_in_place(books, files, before)
     writer = BatchWriter(books, files, merge_bytes)
@@ -221,7 +222,7 @@ def _archive(
     lag = watch.lag()
     rows, size = (after.total_rows, after.total_bytes) if after else (0, 0)
     return ArchiveResult(
-        target=books.target,
+        target=str(books.place),
         format=format,
         group=stream.group,
         messages=rows - (before.total_rows if before else 0),
@@ -237,11 +238,22 @@ def _archive(
     )
 
 
-def default_group(target: Path) -> str:
-    """The default reader group of an archive; the same for the same absolute path."""
-    place = str(target.absolute())
-    name = re.sub(r"[^A-Za-z0-9._-]", "_", target.name)[:64]
-    return f"archive-{name}-{zlib.crc32(place.encode('utf-8', 'surrogateescape')):08x}"
+def _checkpoint_of(place: LocalPlace | RemotePlace, checkpoint: str | Path | None) -> Path:
+    """The directory of the books. JobError when none is named for a target elsewhere."""
+    if checkpoint is not None:
+        return Path(checkpoint).absolute()
+    if not isinstance(place, LocalPlace):
+        raise JobError(
+            f"{place} is not on a disk of this machine: name a directory of this machine for the job's progress (checkpoint)"
+        )
+    return place.path.with_name(f"{place.path.name}.checkpoint")
+
+
+def default_group(place: LocalPlace | RemotePlace) -> str:
+    """The default reader group of an archive; the same for the same absolute path or URI."""
+    text = str(place)
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", text.rpartition("/")[2])[:64]
+    return f"archive-{name}-{zlib.crc32(text.encode('utf-8', 'surrogateescape')):08x}"
 
 
 def _check(stream: _Stream, merge_bytes: int | None) -> str:
@@ -288,7 +300,7 @@ def _run(
     from warrenmq.pipeline.archives.source import ArchiveReader
 
     with as_job_error():
-        reader = ArchiveReader(_options(stream), books.new_staging())
+        reader = ArchiveReader(_options(stream), books.new_staging(), writer.columns)
         if not stream.continuous:
             reader.prepareForTriggerAvailableNow()
         before = books.committed()
@@ -312,12 +324,12 @@ def _run(
 
 def _written(
     sharing: Sharing, reader: "ArchiveReader", start: "OffsetJson", end: "OffsetJson"
-) -> list[Path]:
+) -> list[StagedFile]:
     """Have Spark's tasks write a batch; returns its files. SourceError when a task failed."""
-    from warrenmq.pipeline.archives.source import staged_paths
+    from warrenmq.pipeline.archives.source import staged_files
 
     parts = reader.tasks(start, end, sharing.at_once())
-    return staged_paths(sharing.run(reader.write, parts)) if parts else []
+    return staged_files(sharing.run(reader.write, parts)) if parts else []
 
 
 @dataclasses.dataclass(frozen=True)

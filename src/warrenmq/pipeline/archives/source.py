@@ -8,11 +8,14 @@ columns again.
 
 import os
 from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 from pyspark.sql.datasource import InputPartition
 
+from warrenmq.pipeline.archives.directory import StagedFile
+from warrenmq.pipeline.places import Place
+from warrenmq.pipeline.result import JobError
 from warrenmq.spark.columns import default_schema
 from warrenmq.spark.fetching import share_out
 from warrenmq.spark.options import SourceOptions
@@ -27,8 +30,7 @@ ARCHIVE_SLICE_MESSAGES: Final = 16384
 TASK_MESSAGES_MIN: Final = 32768
 # A task for fewer bytes costs more than it saves, and leaves a smaller file.
 TASK_BYTES_MIN: Final = 32 << 20
-# Prefix of a failed task's error among its texts; file names cannot have it, since they are
-# absolute paths.
+# Prefix of a failed task's error among its texts; the others are JSON objects.
 _FAILED: Final = "failed: "
 # Longest name of a directory in bytes.
 NAME_BYTES_MAX: Final = 255
@@ -37,11 +39,15 @@ _ROW_BYTES: Final = 128
 
 
 class ArchiveReader(WarrenStreamReader):
-    """Reads all columns of the group's messages; a task leaves its messages in durable files."""
+    """Reads all columns of the group's messages; a task leaves its messages in durable files.
 
-    def __init__(self, options: SourceOptions, staging: Path) -> None:
+    The files are below `staging` and have the columns of `schema` (see `StagedFiles`).
+    """
+
+    def __init__(self, options: SourceOptions, staging: Place, schema: Any = None) -> None:
         super().__init__(options, default_schema(include_body=True, include_headers=True))
         self._staging = staging
+        self._columns = schema
 
     def has_waiting(self) -> bool:
         """Whether the queues have messages that no batch has; False when the broker is silent."""
@@ -65,7 +71,7 @@ class ArchiveReader(WarrenStreamReader):
         return [GroupPartition(group) for group in groups]
 
     def write(self, partitions: Iterable[InputPartition]) -> Iterator[str]:
-        """In a worker: write the partitions' messages to files; yields names for `staged_paths`.
+        """In a worker: write the partitions' messages to files; yields texts for `staged_files`.
 
         Errors that a retry cannot repair are yielded instead of raised, because Spark would repeat
         the task four times.
@@ -73,24 +79,25 @@ class ArchiveReader(WarrenStreamReader):
         from warrenmq.pipeline.archives.files import StagedFiles
 
         try:
-            with StagedFiles(self._staging) as files:
+            with StagedFiles(self._staging, self._columns) as files:
                 for partition in partitions:
                     for batch in self.batches(partition):
                         files.write(batch)
-        except (OSError, SourceError) as error:
+        except (OSError, SourceError, JobError) as error:
             yield f"{_FAILED}{error}"
         else:
-            yield from files.paths
+            for file in files.done:
+                yield msgspec.json.encode(file).decode()
 
 
-def staged_paths(found: Iterable[str]) -> list[Path]:
-    """The paths of the files that tasks have written. SourceError when a task failed."""
-    paths = []
+def staged_files(found: Iterable[str]) -> list[StagedFile]:
+    """The files that tasks have written. SourceError when a task failed."""
+    files = []
     for text in found:
         if text.startswith(_FAILED):
             raise SourceError(text.removeprefix(_FAILED))
-        paths.append(Path(text))
-    return paths
+        files.append(msgspec.json.decode(text, type=StagedFile))
+    return files
 
 
 def _must_fit(queue: str) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from warrenmq.pipeline.places import LocalPlace, place_of
 from warrenmq.pipeline.result import JobError, must_have_parent
 from warrenmq.pipeline.state_files import locked, read_state, write_state
 from warrenmq.store.disk.files import sync_directory, sync_file
@@ -169,8 +170,16 @@ class ReplayDirectory:
 
 
 def default_checkpoint(identity: ReplayIdentity, where: str) -> Path:
-    """A path beside the first source; the same for equal replays into node `where` (host:port)."""
-    place = Path(identity.sources[0])
+    """A path beside the first source; the same for equal replays into node `where` (host:port).
+
+    JobError when the first source is not on a disk of this machine.
+    """
+    first = place_of(identity.sources[0])
+    if not isinstance(first, LocalPlace):
+        raise JobError(
+            f"{first} is not on a disk of this machine: name a directory of this machine for the job's progress (checkpoint)"
+        )
+    place = first.path
     name = place.name
     # Leave the partition directories of a table: a checkpoint among them would look like data.
     while "=" in place.name:

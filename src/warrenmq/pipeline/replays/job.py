@@ -19,6 +19,7 @@ import msgspec
 from warrenmq.admin.client.client import RETRY_TIMEOUT_S, NodeAddress
 from warrenmq.pipeline.broker import RETRY_OPTION, address_of, as_job_error, must_be_reachable
 from warrenmq.pipeline.engine import Engine, is_local, require_engine
+from warrenmq.pipeline.places import LocalPlace, RemotePlace, place_of
 from warrenmq.pipeline.progress import Progress, Silent, Step
 from warrenmq.pipeline.replays.directory import (
     ReplayDirectory,
@@ -68,7 +69,8 @@ class RouteCount:
 class ReplayResult(JobResult):
     """The figures of a run. When it ends well, `published` + `published_before` = `messages`."""
 
-    sources: list[Path]
+    # Paths, or URIs.
+    sources: list[str]
     dry_run: bool
     # Messages that were chosen.
     messages: int
@@ -130,8 +132,8 @@ class _Replay:
     retry_timeout_s: float = RETRY_TIMEOUT_S
 
     @property
-    def sources(self) -> list[Path]:
-        return [Path(source) for source in self.identity.sources]
+    def sources(self) -> list[LocalPlace | RemotePlace]:
+        return [place_of(source) for source in self.identity.sources]
 
     @property
     def batch_messages(self) -> int:
@@ -164,14 +166,16 @@ def replay(
     (`mandatory="fail"`) or is left out ("ignore"). With `dry_run` messages are counted and not
     published.
 
-    The next run with the same arguments, or the same `checkpoint` (a directory; by default beside
-    the first source), resumes a killed one. A replay that has ended is not repeated while its
-    checkpoint exists. A run waits up to `retry_timeout_s` seconds each time the broker does not
-    answer. JobError when the run cannot go further; messages published so far stay published.
+    A source is a path, or the URI of a directory (places.py). The next run with the same arguments,
+    or the same `checkpoint` (a directory of this machine; by default beside the first source, and
+    required when that is a URI), resumes a killed one. A replay that has ended is not repeated
+    while its checkpoint exists. A run waits up to `retry_timeout_s` seconds each time the broker
+    does not answer. JobError when the run cannot go further; messages published so far stay
+    published.
     """
     from warrenmq.pipeline.replays.source import check_sources, must_be_there
 
-    places = [Path(source).absolute() for source in sources]
+    places = [place_of(source) for source in sources]
     check_sources(places)
     address = _address(uri, rate, exchange, routing_key)
     work = _Replay(
@@ -184,23 +188,25 @@ def replay(
         retry_timeout_s=retry_timeout_s,
     )
     progress = progress or Silent()
-    directory = ReplayDirectory(
-        Path(checkpoint).absolute()
-        if checkpoint
-        else default_checkpoint(work.identity, address.where)
-    )
+    directory = None
+    if not dry_run:
+        directory = ReplayDirectory(
+            Path(checkpoint).absolute()
+            if checkpoint
+            else default_checkpoint(work.identity, address.where)
+        )
     # The sink that publishes belongs to the data source.
     require_packages()
     if where is not None and engine == "auto":
         # A filter is an expression of Spark.
         engine = "spark"
-    if dry_run or not directory.has_chosen:
+    if directory is None or not directory.has_chosen:
         must_be_there(places)
         require_engine(engine, master, spark)
     must_be_reachable(uri, "warren replay", retry_timeout_s)
     # The exchange to check before Spark starts: if it is missing, Spark would sort in vain.
     named = [] if exchange is None else [exchange.encode()]
-    if dry_run:
+    if directory is None:
         _check_exchanges(work, named)
         messages = _local_messages(work, engine, master, spark, progress)
         if messages is not None:
@@ -377,7 +383,7 @@ def _dry_result(
     work: _Replay, messages: int, route_count: int, found: list[RouteCount], started_s: float
 ) -> ReplayResult:
     return ReplayResult(
-        sources=work.sources,
+        sources=work.identity.sources,
         dry_run=True,
         messages=messages,
         published=0,
@@ -471,7 +477,7 @@ def _publish(
     publisher.forget()
     directory.drop_messages()
     return ReplayResult(
-        sources=work.sources,
+        sources=work.identity.sources,
         dry_run=False,
         messages=state.messages,
         published=state.messages - before,

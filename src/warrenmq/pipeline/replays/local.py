@@ -16,15 +16,21 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from warrenmq.pipeline.backups.manifest import MANIFEST_NAME
+from warrenmq.pipeline.places import LocalPlace, Place
 from warrenmq.pipeline.replays.directory import ReplayDirectory
 from warrenmq.pipeline.replays.source import (
-    DELTA_LOG,
-    ESCAPE,
     EXCHANGE_NAME,
     ORDER_COLUMNS,
+    Source,
     check_columns,
-    delta_files,
     must_be_table,
+)
+from warrenmq.pipeline.replays.tables import (
+    TableFile,
+    is_delta,
+    is_iceberg,
+    partition_values,
+    table_files,
 )
 
 # Largest sources for this engine, in uncompressed bytes. Sorting takes three times as much memory.
@@ -32,14 +38,13 @@ MEMORY_BYTES_MAX: Final = 256 << 20
 _ROW_GROUP_BYTES: Final = 16 << 20
 # Types of partition values whose directory names equal Python's text of the value.
 _PLAIN_PARTITIONS: Final = (str, int, datetime.date)
-_NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 class NotLocalError(Exception):
     """These sources need Spark; the text says why in a few words."""
 
 
-def choose(sources: Sequence[Path], where: str | None, exchange: str | None) -> Any:
+def choose(sources: Sequence[Source], where: str | None, exchange: str | None) -> Any:
     """All messages of `sources` as one sorted table, with all columns and EXCHANGE_NAME.
 
     `exchange`: all messages go to this one. Raises NotLocalError, and JobError when the sources
@@ -113,7 +118,7 @@ def _message_columns(messages: Any) -> Any:
     return found
 
 
-def _check(messages: Any, sources: Sequence[Path], exchange: str | None) -> None:
+def _check(messages: Any, sources: Sequence[Source], exchange: str | None) -> None:
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -127,44 +132,35 @@ def _check(messages: Any, sources: Sequence[Path], exchange: str | None) -> None
     check_columns(schema, sources, exchange)
 
 
-def _read(source: Path) -> Any:
-    if (source / MANIFEST_NAME).exists():
-        return _read_backup(source)
-    if (source / DELTA_LOG).is_dir():
-        return _read_files([(source / path, values) for path, values in delta_files(source)])
-    must_be_table(source)
-    if not source.is_dir():
-        return _read_files([(source, {})])
+def _read(source: Source) -> Any:
+    if not isinstance(source, LocalPlace) or is_delta(source) or is_iceberg(source):
+        return _read_files(source, table_files(source))
+    path = source.path
+    if (path / MANIFEST_NAME).exists():
+        return _read_backup(path)
+    must_be_table(path)
+    if not path.is_dir():
+        return _read_files(LocalPlace(path.parent), [TableFile(path.name, {})])
     files = []
-    for directory, names, children in os.walk(source):
+    for directory, names, children in os.walk(path):
         names[:] = sorted([name for name in names if not name.startswith(("_", "."))])
         for child in sorted(children):
             if not child.startswith(("_", ".")):
-                path = Path(directory) / child
-                files.append((path, _partition_values(path.relative_to(source))))
-    return _read_files(files)
+                name = (Path(directory) / child).relative_to(path).as_posix()
+                if any("=" not in part for part in name.split("/")[:-1]):
+                    raise NotLocalError(f"{path / name} lies in a directory that is no partition")
+                files.append(TableFile(name, partition_values(name)))
+    return _read_files(source, files)
 
 
-def _partition_values(path: Path) -> dict[str, object]:
-    """The partition columns in a path's directory names, with the values that Spark reads."""
-    values: dict[str, object] = {}
-    for part in path.parts[:-1]:
-        name, equals, text = part.partition("=")
-        if not equals:
-            raise NotLocalError(f"{path} lies in a directory that is no partition")
-        text = ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)
-        values[name] = None if text == _NULL_PARTITION else text
-    return values
-
-
-def _read_files(files: Sequence[tuple[Path, dict[str, object]]]) -> Any:
-    """Read the files of one table. Each comes with the column values that its directory gives."""
-    _must_fit([path for path, _ in files])
+def _read_files(place: Place, files: Sequence[TableFile]) -> Any:
+    """Read the files of one table."""
+    _must_fit(place, [file.name for file in files])
     tables: list[Any] = []
-    for path, values in files:
-        with pq.ParquetFile(path) as file:
-            table = file.read()
-        for name, value in values.items():
+    for file in files:
+        with place.input(file.name) as source, pq.ParquetFile(source) as parquet:
+            table = parquet.read()
+        for name, value in file.values.items():
             if value is not None and type(value) not in _PLAIN_PARTITIONS:
                 raise NotLocalError(
                     f"the partitions of column '{name}' are of type {type(value).__name__}"
@@ -177,7 +173,7 @@ def _read_files(files: Sequence[tuple[Path, dict[str, object]]]) -> Any:
             )
         table = table.replace_schema_metadata(None)
         if tables and table.schema.names != tables[0].schema.names:
-            raise NotLocalError(f"{path} has other columns than the files before it")
+            raise NotLocalError(f"{place}/{file.name} has other columns than the files before it")
         tables.append(table)
     return pa.concat_tables(tables)
 
@@ -189,7 +185,7 @@ def _read_backup(source: Path) -> Any:
     chain = open_chain(source)
     files = chain.files()
     runs = alive_runs(chain) if any(file.is_older for file in files) else {}
-    _must_fit([file.path for file in files])
+    _must_fit(LocalPlace(source), [str(file.path) for file in files])
     batches: list[Any] = []
     for file in files:
         with pq.ParquetFile(file.path) as parquet:
@@ -200,11 +196,12 @@ def _read_backup(source: Path) -> Any:
     return pa.Table.from_batches(batches).replace_schema_metadata(None)
 
 
-def _must_fit(paths: Sequence[Path]) -> None:
+def _must_fit(place: Place, names: Sequence[str]) -> None:
     """NotLocalError when the messages are too large for the memory, by the footers of the files."""
     size = 0
-    for path in paths:
-        footer = pq.read_metadata(path)
+    for name in names:
+        with place.input(name) as source:
+            footer = pq.read_metadata(source)
         size += sum(
             [footer.row_group(number).total_byte_size for number in range(footer.num_row_groups)]
         )

@@ -1,11 +1,20 @@
-"""Reads the sources of a replay: Parquet files, Delta tables and backups, as one DataFrame."""
+"""Reads the sources of a replay: Parquet files, tables of lakes and backups, as one DataFrame."""
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from warrenmq.pipeline.backups.manifest import MANIFEST_NAME
+from warrenmq.pipeline.places import LocalPlace, RemotePlace
+from warrenmq.pipeline.replays.tables import (
+    ESCAPE,
+    delta_files,
+    iceberg_files,
+    is_delta,
+    is_iceberg,
+    read_elsewhere,
+    table_files,
+)
 from warrenmq.pipeline.result import JobError
 from warrenmq.spark.reason import reason_of
 
@@ -19,32 +28,30 @@ ORDER_COLUMNS: Final = ("queue", "seq")
 EXCHANGE_NAME: Final = "exchange_name"
 # Characters that Spark would read as a pattern in a path.
 _PATTERN: Final = "\\*?[]{}"
-DELTA_LOG: Final = "_delta_log"
-# An escaped byte in a directory name.
-ESCAPE: Final = re.compile("%([0-9A-Fa-f]{2})")
-# Delta features that change the meaning of a table's files; a table with another feature is read as
-# it is.
-_DELTA_NOT_READ: Final = {"deletionVectors", "columnMapping"}
+# Where a source is.
+Source: TypeAlias = LocalPlace | RemotePlace
 
 
-def check_sources(sources: Sequence[Path]) -> None:
+def check_sources(sources: Sequence[Source]) -> None:
     """JobError when no source is named, or one is named twice."""
     if not sources:
-        raise JobError("name what to replay: Parquet files, a Delta table, or a backup in Parquet")
+        raise JobError(
+            "name what to replay: Parquet files, a table of a lake, or a backup in Parquet"
+        )
     for number, source in enumerate(sources):
         if source in sources[:number]:
             raise JobError(f"{source} is named twice")
 
 
-def must_be_there(sources: Sequence[Path]) -> None:
+def must_be_there(sources: Sequence[Source]) -> None:
     """JobError when a source does not exist."""
     for source in sources:
-        if not source.exists():
+        if not (source.path.exists() if isinstance(source, LocalPlace) else source.files()):
             raise JobError(f"{source} is not there")
 
 
 def read_sources(
-    spark: "SparkSession", sources: Sequence[Path], where: str | None, exchange: str | None
+    spark: "SparkSession", sources: Sequence[Source], where: str | None, exchange: str | None
 ) -> "DataFrame":
     """The chosen messages, unsorted, with all columns of the sources and EXCHANGE_NAME.
 
@@ -90,14 +97,20 @@ def message_columns(frame: "DataFrame") -> list[Any]:
     return columns
 
 
-def _read(spark: "SparkSession", source: Path) -> "DataFrame":
-    if (source / MANIFEST_NAME).exists():
-        return _read_backup(spark, source)
-    if (source / DELTA_LOG).is_dir():
+def _read(spark: "SparkSession", source: Source) -> "DataFrame":
+    if not isinstance(source, LocalPlace):
+        return read_elsewhere(spark, source, table_files(source))
+    path = source.path
+    if (path / MANIFEST_NAME).exists():
+        return _read_backup(spark, path)
+    if is_delta(source):
         return _read_delta(spark, source)
-    must_be_table(source)
-    # Make columns of the partition directories below `source`.
-    return _read_files(spark, [source], source if source.is_dir() else None)
+    if is_iceberg(source):
+        files = iceberg_files(source)
+        return _read_files(spark, [path / file.name for file in files])
+    must_be_table(path)
+    # Make columns of the partition directories below `path`.
+    return _read_files(spark, [path], path if path.is_dir() else None)
 
 
 def must_be_table(source: Path) -> None:
@@ -130,46 +143,13 @@ def _read_files(
     return reader.parquet(*[_literal(path) for path in paths])
 
 
-def delta_files(source: Path) -> list[tuple[str, dict[str, Any]]]:
-    """The files of a Delta table: the path of each, and the values of its partition columns."""
-    from urllib.parse import unquote
-
-    from warrenmq.pipeline.archives.delta import require_deltalake
-
-    require_deltalake()
-    from deltalake import DeltaTable
-    from deltalake.exceptions import DeltaError
-
-    try:
-        table = DeltaTable(str(source))
-        not_read = _DELTA_NOT_READ & set(table.protocol().reader_features or ())
-        partitioned_by = table.metadata().partition_columns
-        actions = table.get_add_actions(flatten=True)
-    except DeltaError as error:
-        raise JobError(
-            f"{source} is no Delta table that can be read: {reason_of(error).rstrip(';')}"
-        ) from None
-    if not_read:
-        raise JobError(
-            f"{source} is a Delta table with {', '.join(sorted(not_read))}, which is not read here"
-        )
-    paths = [unquote(path) for path in actions.column("path").to_pylist()]
-    if not paths:
-        raise JobError(f"{source} is a Delta table without data")
-    columns = {name: actions.column(f"partition.{name}").to_pylist() for name in partitioned_by}
-    return [
-        (path, {name: values[place] for name, values in columns.items()})
-        for place, path in enumerate(paths)
-    ]
-
-
-def _read_delta(spark: "SparkSession", source: Path) -> "DataFrame":
+def _read_delta(spark: "SparkSession", source: LocalPlace) -> "DataFrame":
     files = delta_files(source)
-    paths = [path for path, _ in files]
-    frame = _read_files(spark, [source / path for path in paths], source)
-    for name in files[0][1]:
+    paths = [file.name for file in files]
+    frame = _read_files(spark, [source.path / path for path in paths], source.path)
+    for name in files[0].values:
         if name in frame.columns:
-            frame = _with_values(frame, name, paths, [values[name] for _, values in files])
+            frame = _with_values(frame, name, paths, [file.values[name] for file in files])
     return frame
 
 
@@ -225,7 +205,7 @@ def _read_backup(spark: "SparkSession", source: Path) -> "DataFrame":
     return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
 
 
-def check_columns(schema: "StructType", sources: Sequence[Path], exchange: str | None) -> None:
+def check_columns(schema: "StructType", sources: Sequence[Source], exchange: str | None) -> None:
     """JobError unless rows of `schema` are messages. `exchange`: all messages go to this one."""
     from warrenmq.spark.options import OptionError
     from warrenmq.spark.sinks.columns import check_sink_columns

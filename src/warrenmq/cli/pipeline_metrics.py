@@ -2,6 +2,7 @@
 
 import signal
 import threading
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,6 @@ from warrenmq.cli.connection import Node, takes_node_and_waits
 from warrenmq.cli.job_progress import ProgressKind
 from warrenmq.cli.pipeline import (
     AsJson,
-    FileFormat,
     Master,
     Shown,
     Traceback,
@@ -20,6 +20,13 @@ from warrenmq.cli.pipeline import (
     run_job,
 )
 from warrenmq.pipeline.metrics.job import INTERVAL_S, LATE_S, WINDOW_S
+
+
+class WindowFormat(StrEnum):
+    """The value of `--format`: the format of the windows."""
+
+    PARQUET = "parquet"
+    DELTA = "delta"
 
 
 @pipeline.command("metrics")
@@ -56,9 +63,9 @@ def metrics_command(
         ),
     ] = None,
     file_format: Annotated[
-        FileFormat,
+        WindowFormat,
         typer.Option("--format", help="Format of the windows; delta needs the extra delta."),
-    ] = FileFormat.PARQUET,
+    ] = WindowFormat.PARQUET,
     follow: Annotated[
         bool, typer.Option("--follow", help="Continue with new samples until Ctrl-C or SIGTERM.")
     ] = False,

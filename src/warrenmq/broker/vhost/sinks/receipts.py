@@ -109,7 +109,7 @@ class Receipts(ReceiptHost):
                 if queue.confirm_source is not None and not queue.confirm_source.refuses():
                     sources[queue.confirm_source] = None
                     # A master that hands over has stopped handing out. What came before is with
-                    # the next master, and what comes now nobody has.
+                    # the next master, and what comes now nobody gets.
                     is_handed_out = is_handed_out or queue.gate is not CLOSED
         TakenSlice(self.vhost.journal, list(sources), is_handed_out, waiter, failure).watch()
         self.vhost.node.wake()

@@ -20,7 +20,7 @@ class Answers(TakeWaiter):
     def __init__(self) -> None:
         self.failures: list[str] = []
 
-    def on_taken(self, failure: str) -> None:
+    def on_taken(self, failure: str, may_be_known: bool) -> None:
         self.failures.append(failure)
 
 
@@ -192,7 +192,7 @@ class Slice(TakeWaiter):
         self.mover = mover
         self.end = end
 
-    def on_taken(self, failure: str) -> None:
+    def on_taken(self, failure: str, may_be_known: bool) -> None:
         assert failure == ""
         self.mover.floor = max(self.mover.floor, self.end)
 

@@ -221,7 +221,7 @@ PLANTED: dict[str, Planted] = {
     # The answer of the queue's node is lost.
     "a message of a sink that comes again": Planted(
         keep_no_receipts,
-        "flag",
+        "doubled",
         history(
             3,
             "",

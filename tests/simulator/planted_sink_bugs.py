@@ -9,6 +9,7 @@ from warrenmq.broker.definitions.metadata import PutSink
 from warrenmq.broker.vhost.sinks.receipt_book import ReceiptBook
 from warrenmq.broker.vhost.sinks.receipts import Receipts
 from warrenmq.broker.vhost.vhost import Vhost
+from warrenmq.cluster.sinks.carrier import _Journey
 from warrenmq.cluster.sinks.sink_row import copies_of, sink_key
 from warrenmq.cluster.sinks.sinks import ClusterSinks
 from warrenmq.queues.receipts import SinkReceipts
@@ -48,6 +49,16 @@ def forget_receipts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Receipts, "restore_moved", forget)
 
 
+def mark_nothing(patch: pytest.MonkeyPatch) -> None:
+    """What a lost master may have handed out is sent to the next one as if nobody had it."""
+    on_taken = _Journey.on_taken
+
+    def taken(self: _Journey, failure: str, may_be_known: bool) -> None:
+        on_taken(self, failure, False)
+
+    patch.setattr(_Journey, "on_taken", taken)
+
+
 def take_nothing_over(patch: pytest.MonkeyPatch) -> None:
     """Nobody publishes a batch instead of a node that is dead."""
     patch.setattr(ClusterSinks, "_take_over", lambda self, row, copies: None)
@@ -79,4 +90,5 @@ PLANTED: dict[str, Planted] = {
     "receipts that copies are not told": Planted(keep_receipts, 5),
     "a floor that is ignored": Planted(ignore_the_floor, 204),
     "receipts that a crash takes": Planted(forget_receipts, 5),
+    "messages that a lost master has handed out": Planted(mark_nothing, 330253),
 }

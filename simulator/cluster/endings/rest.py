@@ -166,6 +166,6 @@ def drain(world: World, member: Member, queue: bytes, life: str) -> None:
             text = f"{life} keeps {target.ready_count} ready and {target.unacked_count} unacked"
             raise Violation("starved", text)
     world.recording.drained(life)
-    world.recording.check_falling(life, f"{client.name}.1")
+    world.recording.check_drained(life, f"{client.name}.1")
     client.on_lost()
     world.pump()

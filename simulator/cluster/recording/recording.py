@@ -377,10 +377,7 @@ class Recording:
 
     def copied(self, queue: str, node: str, messages: tuple[CopyMessage, ...]) -> None:
         """A copy in sync has these messages, while nothing changes."""
-        names = Counter(each.message for each in messages)
-        for name, count in names.items():
-            if count > 1 and name in self._staged:
-                raise Violation("doubled", f"{node} has {name} of a sink {count} times in {queue}")
+        self._check_once([each.message for each in messages], f"{queue} on {node}")
         self._add(CopyReport(self._now_us(), self._round, queue, node, True, messages))
 
     # -- the end -----------------------------------------------------------------------------------
@@ -399,9 +396,19 @@ class Recording:
         if queue not in self.leaky:
             self._add(QueueDrained(self._now_us(), queue))
 
-    def check_falling(self, queue: str, session: str) -> None:
-        """Violation if a session has not got the messages of higher levels first."""
+    def _check_once(self, names: list[str], queue: str) -> None:
+        """Violation if a queue that had `names` at one time had a message of a sink twice."""
+        for name, count in Counter(names).items():
+            if count > 1 and name in self._staged:
+                raise Violation("doubled", f"{queue} has {name} of a sink {count} times")
+
+    def check_drained(self, queue: str, session: str) -> None:
+        """Check what a session got that has drained a queue, and has returned nothing.
+
+        Violation if a message of a sink came twice, or a higher level not first.
+        """
         names = [name for (of, _tag), name in self._messages.items() if of == session]
+        self._check_once(names, queue)
         levels = {
             event.message: event.level_in(queue)
             for event in self._events

@@ -18,7 +18,7 @@ COUNT = 3
 class _Unheard(TakeWaiter):
     """Nobody hears that messages were taken."""
 
-    def on_taken(self, failure: str) -> None:
+    def on_taken(self, failure: str, may_be_known: bool) -> None:
         assert failure == ""
 
 

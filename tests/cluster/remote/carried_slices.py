@@ -11,6 +11,7 @@ from warrenmq.cluster.decision_store import ClusterClock
 from warrenmq.cluster.links.node_calls import ANSWER_MS, Answered, NodeCalls
 from warrenmq.cluster.sinks.carrier import StagedCarrier
 from warrenmq.cluster.sinks.receiver import StagedReceiver
+from warrenmq.queues.entry import Entry
 from warrenmq.queues.queue import Queue
 
 SINK_BIRTH = 1
@@ -50,6 +51,9 @@ class MemoryCalls(NodeCalls):
         # Numbers of calls to come of which the answer is lost.
         self.lost_answers = 0
         self.is_cut = False
+
+    def has_link(self, node: str) -> bool:
+        return not self.is_cut
 
     def ask(
         self,
@@ -127,8 +131,14 @@ class Carriers:
 
     def bodies(self, name: bytes, queue: bytes) -> list[bytes]:
         """What a queue of the node `name` has."""
-        found = self.cluster.nodes[name].vhost.queues[queue].backing.peek(0, 1000, 1 << 24)
-        return [entry.message.body for entry in found]
+        return [entry.message.body for entry in self._entries(name, queue)]
+
+    def known_bodies(self, name: bytes, queue: bytes) -> list[bytes]:
+        """What a queue of the node `name` has that a consumer may have had before."""
+        return [entry.message.body for entry in self._entries(name, queue) if entry.redelivered]
+
+    def _entries(self, name: bytes, queue: bytes) -> list[Entry]:
+        return self.cluster.nodes[name].vhost.queues[queue].backing.peek(0, 1000, 1 << 24)
 
 
 def other_of(name: bytes) -> bytes:

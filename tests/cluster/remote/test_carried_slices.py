@@ -9,6 +9,7 @@ from tests.cluster.remote.two_nodes import BACK, FRONT, TwoNodes
 from tests.support.brokers.amqp_frames import table
 from tests.support.brokers.staged import staged_message
 from warrenmq.cluster.sinks.calls import PIECE_BYTES
+from warrenmq.queues.hand_out_gate import CLOSED, OPEN, HandOutGate
 from warrenmq.queues.mirror.applier import MirrorApplier
 from warrenmq.queues.mirror.ring_feed import RingFeed, next_start
 from warrenmq.wire.properties import Properties
@@ -144,6 +145,50 @@ def test_a_mirrored_queue_is_waited_for(carriers: Carriers) -> None:
     assert not carriers.is_moving(BACK)
     assert carriers.bodies(BACK, b"near") == bodies(4)
     assert carriers.bodies(FRONT, b"far") == bodies(4)
+
+
+@pytest.mark.parametrize("gate", [OPEN, CLOSED])
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_what_a_lost_master_may_have_handed_out_is_known(
+    carriers: Carriers, gate: HandOutGate, is_answered: bool
+) -> None:
+    """Its copies never got it, so the next master takes it; nobody had it if a hand-over began."""
+    mirrors = HeldParties()
+    front, back = carriers.cluster.front, carriers.cluster.back
+    far = front.vhost.queues[b"far"]
+    front.vhost.set_confirm_source(far, mirrors)
+    far.set_gate(gate)
+    carriers.calls[BACK].lost_answers = 0 if is_answered else 1
+    carriers.move(BACK, messages(4))
+    carriers.pass_time(100)
+    assert carriers.known_bodies(FRONT, b"far") == []
+    # The back becomes the master, without the messages.
+    copy = copy_of(back, far)
+    copy.begin_epoch(2)
+    now_ms = carriers.timers.now_ms()
+    back.vhost.replace_taker(back.vhost.remote_queues[b"far"], copy, now_ms)
+    mirrors.decide(ok=False)
+    carriers.pass_time()
+    assert not carriers.is_moving(BACK)
+    assert carriers.bodies(BACK, b"far") == bodies(4)
+    is_exact = is_answered and gate is CLOSED
+    assert carriers.known_bodies(BACK, b"far") == ([] if is_exact else bodies(4))
+
+
+def test_what_was_never_sent_or_was_refused_is_not_known(carriers: Carriers) -> None:
+    mirrors = HeldParties()
+    mirrors.refusing = True
+    front = carriers.cluster.front
+    front.vhost.set_confirm_source(front.vhost.queues[b"far"], mirrors)
+    carriers.calls[BACK].is_cut = True
+    carriers.move(BACK, messages(4))
+    carriers.pass_time()
+    carriers.calls[BACK].is_cut = False
+    carriers.pass_time()
+    mirrors.refusing = False
+    carriers.pass_time()
+    assert carriers.bodies(FRONT, b"far") == bodies(4)
+    assert carriers.known_bodies(FRONT, b"far") == []
 
 
 def test_a_queue_that_becomes_mirrored_keeps_its_receipts(carriers: Carriers) -> None:

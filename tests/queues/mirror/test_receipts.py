@@ -26,7 +26,7 @@ class Answer(TakeWaiter):
     def __init__(self) -> None:
         self.is_here = False
 
-    def on_taken(self, failure: str) -> None:
+    def on_taken(self, failure: str, may_be_known: bool) -> None:
         assert failure == ""
         self.is_here = True
 

@@ -125,6 +125,10 @@ class NodeCalls:
 
     # -- links -------------------------------------------------------------------------------------
 
+    def has_link(self, node: str) -> bool:
+        """Whether a call would be sent to `node`."""
+        return node in self._peers
+
     def link_up(self, link: Link) -> None:
         """There is a link to another node."""
         self._peers[link.peer_name] = _Peer(link)

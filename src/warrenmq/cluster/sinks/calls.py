@@ -54,10 +54,14 @@ class CarryPiece(msgspec.Struct, frozen=True, array_like=True, tag="piece"):
 
 
 class Carried(msgspec.Struct, frozen=True, array_like=True):
-    """The answer: why the node has not got everything, "" if it has; and the floor it knows."""
+    """The answer: why the node has not got everything, "" if it has; and the floor it knows.
+
+    `may_be_known`: a consumer may have had what the node has not got.
+    """
 
     failure: str = ""
     floor: int = 0
+    may_be_known: bool = False
 
 
 CarryRequest = CarrySlice | CarryPiece

@@ -4,6 +4,10 @@ A slice's messages for a node travel in one or more calls; those for this node n
 fails, or its answer, its messages are sent again after a pause, to where the masters are by then:
 each queue takes each message once (`broker/vhost/sinks/receipts.py`). Nodes do not wait for each
 other.
+
+The master of a mirrored queue hands out a message before its copies have it, and may die then. The
+next master takes the message when it is sent again, as it has no receipt. So a message that may
+have been handed out is sent again as known, and has the redelivered flag there.
 """
 
 from __future__ import annotations
@@ -128,6 +132,10 @@ class _Journey(TakeWaiter):
         # Calls without an answer, and why one has failed, "" for none.
         self._open = 0
         self._failure = ""
+        # A consumer may have had messages that the node has not got for good.
+        self._may_be_known = False
+        # There was a link for the calls.
+        self._is_sent = False
 
     def begin(self) -> None:
         """Send the messages."""
@@ -138,11 +146,15 @@ class _Journey(TakeWaiter):
             return
         requests = self._requests()
         self._open = len(requests)
+        self._is_sent = carrier.calls.has_link(self._node)
         for request in requests:
             carrier.calls.ask(self._node, encode_request(request), now_ms, self._on_answer)
 
-    def on_taken(self, failure: str) -> None:
+    def on_taken(self, failure: str, may_be_known: bool) -> None:
         if failure:
+            if may_be_known:
+                for delivery in self._deliveries:
+                    delivery.is_known = True
             self._slice.send_again(self._node, self._deliveries, failure)
         else:
             self._slice.end_one()
@@ -183,11 +195,12 @@ class _Journey(TakeWaiter):
 
     def _on_answer(self, answer: bytes, failure: str) -> None:
         self._open -= 1
-        carried = Carried(failure) if failure else _read(answer)
+        carried = Carried(failure, 0, self._is_sent) if failure else _read(answer)
         self._failure = carried.failure or self._failure
+        self._may_be_known = self._may_be_known or carried.may_be_known
         self._slice.vhost.receipts.raise_floor(self._slice.sink, carried.floor)
         if self._open == 0:
-            self.on_taken(self._failure)
+            self.on_taken(self._failure, self._may_be_known)
 
 
 def _home_of(queue: MessageTaker) -> str:

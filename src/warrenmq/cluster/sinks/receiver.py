@@ -28,9 +28,9 @@ class _Answer(TakeWaiter):
         self._sink = sink
         self._reply = reply
 
-    def on_taken(self, failure: str) -> None:
+    def on_taken(self, failure: str, may_be_known: bool) -> None:
         floor = int(self._vhost.receipts.floor_of(self._sink))
-        self._reply(msgspec.msgpack.encode(calls.Carried(failure, floor)))
+        self._reply(msgspec.msgpack.encode(calls.Carried(failure, floor, may_be_known)))
 
 
 class StagedReceiver:

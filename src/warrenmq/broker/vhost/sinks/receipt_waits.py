@@ -21,8 +21,11 @@ from warrenmq.store.model.message import JournalFile
 class TakeWaiter:
     """Waits until messages that came are here for good."""
 
-    def on_taken(self, failure: str) -> None:
-        """All are durable, on all copies in sync too; `failure`: why not all, "" if they are."""
+    def on_taken(self, failure: str, may_be_known: bool) -> None:
+        """All are durable, on all copies in sync too; `failure`: why not all, "" if they are.
+
+        `may_be_known`: a consumer may have had those that are not.
+        """
         raise RuntimeError("abstract")
 
 
@@ -74,12 +77,21 @@ class UnpinnedFiles:
 
 @final
 class TakenSlice(ConfirmWaiter):
-    """Messages that came together; they wait for the journal and for copies of mirrored queues."""
+    """Messages that came together; they wait for the journal and for copies of mirrored queues.
+
+    `is_handed_out`: consumers may get them before the copies confirm.
+    """
 
     def __init__(
-        self, journal: Journal, sources: list[ConfirmSource], waiter: TakeWaiter, failure: str
+        self,
+        journal: Journal,
+        sources: list[ConfirmSource],
+        is_handed_out: bool,
+        waiter: TakeWaiter,
+        failure: str,
     ) -> None:
         self._journal: Journal = journal
+        self._is_handed_out: bool = is_handed_out
         self._waiter: TakeWaiter = waiter
         self._failure: str = failure
         # This node's journal is a party of its own.
@@ -104,4 +116,4 @@ class TakenSlice(ConfirmWaiter):
         failure = self._failure
         if not run.ok:
             failure = failure or "the copies of a mirrored queue have not confirmed the messages"
-        self._waiter.on_taken(failure)
+        self._waiter.on_taken(failure, self._is_handed_out and not run.ok)

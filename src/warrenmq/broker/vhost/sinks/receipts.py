@@ -29,6 +29,7 @@ from warrenmq.broker.vhost.sinks.receipt_waits import (
 )
 from warrenmq.broker.vhost.sinks.staged_routes import inspect
 from warrenmq.queues.confirm_source import ConfirmSource
+from warrenmq.queues.hand_out_gate import CLOSED
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.receipts import POSITIONS_MAX, ReceiptHost, SinkReceipts
@@ -101,12 +102,16 @@ class Receipts(ReceiptHost):
         """
         failure = self.publish(sink, deliveries, now_ms) or failure
         sources: dict[ConfirmSource, None] = {}
+        is_handed_out = False
         for delivery in deliveries:
             for queue in delivery.queues:
                 assert isinstance(queue, Queue)
                 if queue.confirm_source is not None and not queue.confirm_source.refuses():
                     sources[queue.confirm_source] = None
-        TakenSlice(self.vhost.journal, list(sources), waiter, failure).watch()
+                    # A master that hands over has stopped handing out. What came before is with
+                    # the next master, and what comes now nobody gets.
+                    is_handed_out = is_handed_out or queue.gate is not CLOSED
+        TakenSlice(self.vhost.journal, list(sources), is_handed_out, waiter, failure).watch()
         self.vhost.node.wake()
 
     def _publish(

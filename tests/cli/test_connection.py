@@ -115,7 +115,7 @@ def test_only_some_wait() -> None:
 def test_every_command_that_asks_a_node_has_the_same_options() -> None:
     """The help of every command that connects to a node lists the same connection options."""
     from warrenmq.cli.group import group
-    from warrenmq.cli.pipeline import pipeline
+    from warrenmq.cli.pipeline.app import pipeline
     from warrenmq.cli.sink import sink
 
     for commands, names in ((group, ["list"]), (sink, ["show"]), (pipeline, ["archive", "report"])):

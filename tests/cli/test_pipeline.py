@@ -12,9 +12,10 @@ from typer.testing import CliRunner
 
 from tests.support.etcd import free_ports
 from warrenmq.admin.client.client import AdminClient, NodeAddress, NodeUnreachableError
-from warrenmq.cli import connection, pipeline_replay, pipeline_store  # noqa: F401  # two add their commands
+from warrenmq.cli import connection
 from warrenmq.cli.job_progress import ProgressKind
-from warrenmq.cli.pipeline import pipeline, run_job
+from warrenmq.cli.pipeline import replay, store  # noqa: F401  # they add their commands
+from warrenmq.cli.pipeline.app import pipeline, run_job
 from warrenmq.pipeline.progress import Progress, Step
 from warrenmq.pipeline.result import FOUND_EXIT, JobError, JobResult
 from warrenmq.spark import SparkUnavailableError

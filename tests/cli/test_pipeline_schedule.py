@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.brokers.node_thread import NodeThread
 from tests.support.command_line import warren, warren_json
-from warrenmq.cli.pipeline_words import arguments_of
+from warrenmq.cli.pipeline.words import arguments_of
 from warrenmq.management.jobs.kinds import KINDS, BadArguments, words
 from warrenmq.management.jobs.places import JobsDirectory
 

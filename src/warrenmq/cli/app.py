@@ -152,16 +152,16 @@ def restore(context: typer.Context) -> None:
 @app.command(context_settings=_PASS_THROUGH, add_help_option=False)
 def pipeline(context: typer.Context) -> None:
     """Run jobs on queues, stores and archives with Spark."""
-    # These modules add their commands to `pipeline` when they are imported.
-    from warrenmq.cli import (  # noqa: F401  # they register commands
-        pipeline_metrics,
-        pipeline_mirrors,
-        pipeline_replay,
-        pipeline_run,
-        pipeline_schedule,
-        pipeline_store,
+    # These modules add their commands to the application when they are imported.
+    from warrenmq.cli.pipeline import (  # noqa: F401  # they register commands
+        metrics,
+        mirrors,
+        replay,
+        run,
+        schedule,
+        store,
     )
-    from warrenmq.cli.pipeline import pipeline as jobs
+    from warrenmq.cli.pipeline.app import pipeline as jobs
 
     jobs(args=context.args, prog_name=context.command_path)
 

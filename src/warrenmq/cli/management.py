@@ -68,7 +68,7 @@ def management_command(
 
 def _refusal_of(words: list[str]) -> str:
     # Imported here, because few processes start jobs.
-    from warrenmq.cli.pipeline_words import refusal_of
+    from warrenmq.cli.pipeline.words import refusal_of
 
     return refusal_of(words)
 

@@ -14,8 +14,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from warrenmq.cli.output import fail
-from warrenmq.cli.pipeline import InterruptedExit, pipeline
-from warrenmq.cli.pipeline_words import context_of
+from warrenmq.cli.pipeline.app import InterruptedExit, pipeline
+from warrenmq.cli.pipeline.words import context_of
 from warrenmq.management.jobs.kinds import BadArguments
 from warrenmq.pipeline.result import OK_EXIT
 

@@ -11,13 +11,13 @@ from typer.exceptions import TyperException
 from typer.main import get_command
 
 # These modules add their commands to `pipeline` when they are imported.
-from warrenmq.cli import (  # noqa: F401  # they register commands
-    pipeline_metrics,
-    pipeline_mirrors,
-    pipeline_replay,
-    pipeline_store,
+from warrenmq.cli.pipeline import (  # noqa: F401  # they register commands
+    metrics,
+    mirrors,
+    replay,
+    store,
 )
-from warrenmq.cli.pipeline import pipeline
+from warrenmq.cli.pipeline.app import pipeline
 from warrenmq.management.jobs.kinds import BadArguments, Field, kind_of
 
 

@@ -27,7 +27,7 @@ from warrenmq.admin.protocol.schedules import (
 )
 from warrenmq.cli.connection import NamedBy, Node, node_client, takes_node
 from warrenmq.cli.output import AsJson, fail, print_json, print_rows
-from warrenmq.cli.pipeline import pipeline
+from warrenmq.cli.pipeline.app import pipeline
 from warrenmq.vocabulary.error_codes import NOT_FOUND
 
 NO_SCHEDULE_EXIT: Final = 1
@@ -82,7 +82,7 @@ def add_command(
 ) -> None:
     """Set a schedule, for example: add --cron "0 3 * * *" nightly backup "backups/{run}"."""
     # Imported here, because it takes longer than the other commands.
-    from warrenmq.cli.pipeline_words import arguments_of
+    from warrenmq.cli.pipeline.words import arguments_of
     from warrenmq.management.jobs.kinds import BadArguments
 
     is_local = node.named_by is NamedBy.DEFAULT and not node.names_user and node.local is not None

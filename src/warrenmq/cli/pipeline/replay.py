@@ -8,7 +8,7 @@ import typer
 
 from warrenmq.cli.connection import Node, takes_node_and_waits
 from warrenmq.cli.job_progress import ProgressKind
-from warrenmq.cli.pipeline import (
+from warrenmq.cli.pipeline.app import (
     AsJson,
     EngineChoice,
     EngineOption,

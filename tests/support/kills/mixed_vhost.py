@@ -90,12 +90,18 @@ def level_of(message: Expected) -> int:
     return min(decode_properties(message[2]).priority or 0, LEVELS_MAX)
 
 
-def fill(node: BrokerProcess) -> MixedVhost:
-    """Fill the vhost / of a running node."""
+def new_vhost(node: BrokerProcess) -> MixedVhost:
+    """The vhost / of a running node, with no queue but `ticks`."""
     peer = connect(node)
     channel = peer.channel()
     vhost = MixedVhost(node, peer, channel, Confirms(channel))
     vhost.declare(b"ticks")
+    return vhost
+
+
+def fill(node: BrokerProcess) -> MixedVhost:
+    """Fill the vhost / of a running node."""
+    vhost = new_vhost(node)
     _declare(vhost)
     sizes = vhost.chance
     for number in range(4000):

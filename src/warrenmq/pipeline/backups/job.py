@@ -488,9 +488,7 @@ def _remove_all_but(directory: Path, files: list[DataFile]) -> None:
     sync_directory(directory)
 
 
-def _result(
-    target: Path, manifest: Manifest, state: "VhostState", queues: int
-) -> BackupResult:
+def _result(target: Path, manifest: Manifest, state: "VhostState", queues: int) -> BackupResult:
     losses: Counter[str] = Counter()
     for queue in manifest.queues:
         losses[queue.name] += queue.lost

@@ -94,7 +94,8 @@ def restore(
 
 def _must_be_defined(manifest: Manifest, definitions: Definitions) -> None:
     """ToolError when a queue of the backup is missing in its definitions."""
-    defined = {int(row.id) for row in (*definitions.queues, *definitions.queue_parts)}
+    defined = {int(queue.id) for queue in definitions.queues}
+    defined |= {int(part.id) for part in definitions.queue_parts}
     for queue in manifest.queues:
         if queue.id not in defined:
             raise ToolError(

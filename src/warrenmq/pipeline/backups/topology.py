@@ -200,13 +200,11 @@ def definitions_of(topology: Topology) -> metadata.Definitions:
                 _table(exchange.arguments),
             )
         )
-    for row in (*topology.queues, *topology.parts):
-        if not 0 < row.id < QUEUE_ID_END:
-            raise ToolError(f"{row.id} is not a valid queue id")
+    for id in [queue.id for queue in topology.queues] + [part.id for part in topology.parts]:
+        if not 0 < id < QUEUE_ID_END:
+            raise ToolError(f"{id} is not a valid queue id")
     for part in topology.parts:
-        found.queue_parts.append(
-            metadata.PutQueuePart(vhost, part.id, part.owner, part.number)
-        )
+        found.queue_parts.append(metadata.PutQueuePart(vhost, part.id, part.owner, part.number))
     for queue in topology.queues:
         arguments = _table(queue.arguments)
         found.queues.append(

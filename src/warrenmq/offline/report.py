@@ -52,10 +52,9 @@ class QueueReport:
         return vars(self) | {"copy": copy}
 
     def add(self, level: "QueueReport") -> None:
-        """Add the figures of another level of the queue."""
-        if level.messages:
-            times = [row.oldest_ms for row in (self, level) if row.messages]
-            self.oldest_ms = min(times)
+        """Add the figures of a level of the queue."""
+        times = [row.oldest_ms for row in (self, level) if row.messages]
+        self.oldest_ms = min(times, default=0)
         self.messages += level.messages
         self.bytes += level.bytes
         self.journal_messages += level.journal_messages
@@ -208,11 +207,11 @@ def report_vhost(
         for position in queue.in_order():
             row.journal_messages += 1
             _add(snapshot, queue, position, row, report)
-        if queue_id in owners:
-            rows[owners[queue_id]].add(row)
-        else:
-            row.copy = copy_of(snapshot, queue_id, births.get(queue_id, 0))
-            rows[queue_id] = row
+        owner = owners.get(queue_id, queue_id)
+        whole = rows.setdefault(owner, QueueReport(owner, row.name))
+        whole.add(row)
+        if owner == queue_id:
+            whole.copy = copy_of(snapshot, queue_id, births.get(queue_id, 0))
     report.queues = sorted(rows.values(), key=lambda row: row.name)
     for file in snapshot.replay.files:
         live = min(int(file.live_bytes) + logs.live_bytes(file.number), int(file.size_bytes))

@@ -41,7 +41,9 @@ class QueueReads:
             vhost = name_text(self._vhost.name)
             raise GroupError(NOT_FOUND, f"no queue '{name_text(request.queue)}' in vhost '{vhost}'")
         level = _level_of(queue, request.level)
-        begun = [int(queue.level_of(each.ledger)) for each in queue.backings()]
+        begun: list[int] = []
+        if request.level is not None:
+            begun = [int(queue.level_of(each.ledger)) for each in queue.backings()]
         self._reply(
             requests.QueueDescription(
                 incarnation=queue.incarnation,
@@ -49,7 +51,7 @@ class QueueReads:
                 ready=0 if level is None else level.ready.count,
                 first_ready=1 if level is None else level.first_ready_seq,
                 tail=1 if level is None else level.ledger.next_seq,
-                levels=[] if request.level is None else begun,
+                levels=begun,
             )
         )
 

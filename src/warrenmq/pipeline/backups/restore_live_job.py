@@ -97,11 +97,11 @@ def restore_live(
 ) -> LiveRestoreResult:
     """Put the messages of a vhost's backup into the vhost at `uri`, as an administrator.
 
-    Missing exchanges, queues and bindings are declared. Delayed messages are left out. Queues that get messages must be empty.
-    Each message arrives once, in its order, even when a killed run is resumed by another call. A
-    restore waits up to `retry_timeout_s` seconds each time the node does not answer. Raises
-    ToolError and JobError. An error before the first message leaves the node as it was, except for
-    definitions that were missing and are declared.
+    Missing exchanges, queues and bindings are declared. Delayed messages are left out. Queues that
+    get messages must be empty. Each message arrives once, in its order, even when a killed run is
+    resumed by another call. A restore waits up to `retry_timeout_s` seconds each time the node does
+    not answer. Raises ToolError and JobError. An error before the first message leaves the node as
+    it was, except for definitions that were missing and are declared.
     """
     require_engine(engine, master, spark)
     # The sink that publishes belongs to the data source.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.brokers.memory_node import MemoryClient, MemoryDisk, MemoryNode
+from tests.support.brokers.memory_node import NO_EXPIRATION, MemoryClient, MemoryDisk, MemoryNode
 from tests.support.brokers.one_queue_group import OneQueue, end_of, open_one
 from tests.support.spark.blocks import read_block
 from warrenmq.admin.client.client import NodeAddress
@@ -31,6 +31,7 @@ from warrenmq.admin.protocol.requests import (
     encode_frame,
 )
 from warrenmq.queues.settings import QueueSettings, QueueTraits
+from warrenmq.store.model.message import Message
 from warrenmq.vocabulary.error_codes import (
     ACCESS_REFUSED,
     BAD_REQUEST,
@@ -515,6 +516,27 @@ def test_peek_changes_nothing_and_skips_what_vanished(
     ]
     node.delete(b"q")
     assert client.refused(Peek(b"q", 1, 1, 5, 2, 1 << 20)) == DATA_LOSS
+
+
+def test_a_level_of_a_priority_queue_is_peeked_by_its_priority(
+    node: MemoryNode, client: MemoryClient
+) -> None:
+    """Each level has seq ids of its own; a level without messages so far is described, not read."""
+    settings = QueueSettings(traits=QueueTraits(max_priority=2))
+    queue = node.declare(b"levels", settings=settings)
+    for priority, body in ((0, b"low"), (9, b"high"), (2, b"higher")):
+        message = Message(b"\x00\x06levels", b"\x00\x00", body, True, node.clock.now_ms())
+        queue.publish(message, NO_EXPIRATION, node.clock.now_ms(), priority=priority)
+    described = client.must(DescribeQueue(b"levels", 2))
+    assert described == QueueDescription(queue.id, True, 2, 1, 3, [2, 0])
+    reply = client.must(Peek(b"levels", queue.id, 1, 3, 100, 1 << 20, level=2))
+    assert isinstance(reply, Fetched)
+    assert [message.body for message in read_block(reply.block)] == [b"high", b"higher"]
+    empty = client.must(DescribeQueue(b"levels", 1))
+    assert empty == QueueDescription(queue.id, True, 0, 1, 1, [2, 0])
+    assert client.refused(Peek(b"levels", queue.id, 1, 3, 100, 1 << 20, level=1)) == NOT_FOUND
+    assert client.refused(Peek(b"levels", queue.id, 1, 3, 100, 1 << 20)) == PRECONDITION
+    assert client.must(DescribeQueue(b"q", 0)) == QueueDescription(1, True, 0, 1, 1, [0])
 
 
 def test_exclusive_queues_are_for_their_connection_to_look_at(

@@ -120,8 +120,10 @@ def _print_salvage(result: SalvageResult, target: Path) -> None:
     uncounted = (
         f", and an unknown number in {result.uncounted} other places" if result.uncounted else ""
     )
+    # The levels of a priority queue have rows of their own.
+    queues = len({(queue.vhost, queue.name) for queue in result.queues})
     print(
-        f"{result.messages} messages of {len(result.queues)} queues are in {target}; "
+        f"{result.messages} messages of {queues} queues are in {target}; "
         f"{result.lost} are known to be lost{uncounted}"
     )
 

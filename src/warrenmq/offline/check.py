@@ -201,7 +201,8 @@ class VhostCheck:
         for path in self.snapshot.dead_paths:
             self._note(f"{path} holds nothing that is needed; the next start removes it")
         result = self.result
-        result.queues += len(self.defined)
+        name = self.vhost.definition.name if self.vhost.definition is not None else None
+        result.queues += sum(queue.vhost == name for queue in self.definitions.queues)
 
     def _problem(
         self,

@@ -27,6 +27,8 @@ DATABASE_NAME: Final = "node.sqlite"
 JOBS_NAME: Final = "jobs"
 LOCK_NAME: Final = "lock"
 VHOSTS_PATH: Final = "msg_stores/vhosts"
+# Stands for the name of a queue where a bucket of delayed messages is shown.
+DELAYED: Final = b"delayed messages"
 
 _VHOST_NAME: Final = re.compile(r"[1-9][0-9]{0,18}")
 
@@ -166,12 +168,22 @@ def _read_definitions(directory: DataDirectory) -> None:
         directory.definitions_error = f"{DATABASE_NAME} defines no vhost"
 
 
-def queue_names(definitions: Definitions, vhost: bytes) -> dict[int, bytes]:
-    """The names of a vhost's queues by id; parts of queues and stages of sinks are among them."""
+def level_names(definitions: Definitions, vhost: bytes) -> dict[int, bytes]:
+    """The names of a vhost's queues by id.
+
+    The levels of a priority queue have ids of their own, and the name of their queue.
+    """
     names = {queue.id: queue.name for queue in definitions.queues if queue.vhost == vhost}
+    levels = [part for part in definitions.queue_parts if part.vhost == vhost and part.owner]
+    return names | {part.id: names[part.owner] for part in levels if part.owner in names}
+
+
+def queue_names(definitions: Definitions, vhost: bytes) -> dict[int, bytes]:
+    """As `level_names`, with names for the buckets of delayed messages and the stages of sinks."""
+    names = level_names(definitions, vhost)
     for part in definitions.queue_parts:
         if part.vhost == vhost:
-            names[part.id] = names.get(part.owner, b"delayed messages")
+            names.setdefault(part.id, DELAYED)
     for stage in definitions.stages:
         if stage.vhost == vhost:
             names[stage.id] = b"staged for %s, batch %d" % (stage.sink, stage.batch)

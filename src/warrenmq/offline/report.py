@@ -30,7 +30,7 @@ _REFERENCE_BYTES: Final = 76
 
 @dataclass
 class QueueReport:
-    """The report on one queue."""
+    """The report on one queue, with all its levels."""
 
     id: int
     name: str
@@ -50,6 +50,15 @@ class QueueReport:
         """For --json."""
         copy = None if self.copy is None else self.copy.as_json()
         return vars(self) | {"copy": copy}
+
+    def add(self, level: "QueueReport") -> None:
+        """Add the figures of a level of the queue."""
+        times = [row.oldest_ms for row in (self, level) if row.messages]
+        self.oldest_ms = min(times, default=0)
+        self.messages += level.messages
+        self.bytes += level.bytes
+        self.journal_messages += level.journal_messages
+        self.large_messages += level.large_messages
 
 
 @dataclass
@@ -182,22 +191,28 @@ def report_vhost(
     names = {queue_id: name.decode("utf-8", "replace") for queue_id, name in known.items()}
     births = births_of(definitions, vhost)
     logs = _LogBytes()
-    for queue_id, name in names.items():
-        if snapshot.queue(queue_id) is None:
-            report.queues.append(QueueReport(queue_id, name))
+    owners = {
+        part.id: part.owner
+        for part in definitions.queue_parts
+        if part.id in names and part.owner in names
+    }
+    rows = {id: QueueReport(id, name) for id, name in names.items() if id not in owners}
     for queue in snapshot.queues():
         queue_id = queue.ledger.queue_id
         if queue_id not in names and is_deleted_queue(definitions, vhost, queue_id):
             continue
         row = QueueReport(queue_id, names.get(queue_id, f"(id {queue_id})"))
-        row.copy = copy_of(snapshot, queue_id, births.get(queue_id, 0))
         for segment in snapshot.segments(queue):
             _add_segment(snapshot, queue, segment, row, report, logs, on_bytes)
         for position in queue.in_order():
             row.journal_messages += 1
             _add(snapshot, queue, position, row, report)
-        report.queues.append(row)
-    report.queues.sort(key=lambda row: row.name)
+        owner = owners.get(queue_id, queue_id)
+        whole = rows.setdefault(owner, QueueReport(owner, row.name))
+        whole.add(row)
+        if owner == queue_id:
+            whole.copy = copy_of(snapshot, queue_id, births.get(queue_id, 0))
+    report.queues = sorted(rows.values(), key=lambda row: row.name)
     for file in snapshot.replay.files:
         live = min(int(file.live_bytes) + logs.live_bytes(file.number), int(file.size_bytes))
         report.journal.append(FileReport(journal_path(file.number), file.size_bytes, live))

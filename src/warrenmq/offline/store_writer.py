@@ -351,7 +351,9 @@ def _check(definitions: Definitions, queues: Sequence[QueueExtent]) -> None:
             raise ToolError(f"queue {queue.name!r} has no vhost, or no id")
         defined.add((vhosts[queue.vhost], queue.id))
         names.add((queue.vhost, queue.name))
-    if len(defined) < len(definitions.queues) or len(names) < len(definitions.queues):
+    defined |= {(vhosts[part.vhost], part.id) for part in definitions.queue_parts}
+    rows = len(definitions.queues) + len(definitions.queue_parts)
+    if len(defined) < rows or len(names) < len(definitions.queues):
         raise ToolError("two queues of a vhost have the same name or id")
     for extent in queues:
         if (extent.vhost_id, extent.queue_id) not in defined:

@@ -18,6 +18,7 @@ from warrenmq.offline.data_directory import (
     ToolError,
     VhostDirectory,
     files_of,
+    level_names,
     opened,
 )
 from warrenmq.store.contents.file import GONE, ContentFile
@@ -180,11 +181,8 @@ class VhostPlan:
             tuple(int(number) for number in journal_numbers(snapshot.files)[0]),
         )
         definition = vhost.definition
-        self._names = {
-            int(queue.id): name_text(queue.name)
-            for queue in data.definitions.queues
-            if definition is not None and queue.vhost == definition.name
-        }
+        names = level_names(data.definitions, definition.name) if definition is not None else {}
+        self._names = {int(queue_id): name_text(name) for queue_id, name in names.items()}
         self._is_exhaustive = table in (POSITIONS, FILES, JOURNAL, DAMAGE)
 
     def partitions(self) -> list[Partition]:

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from warrenmq.broker.definitions.metadata import PutQueue
-from warrenmq.offline.data_directory import files_of, opened
+from warrenmq.offline.data_directory import DELAYED, files_of, level_names, opened
 from warrenmq.store.disk.files import journal_path
 from warrenmq.store.disk.snapshot import NoStore, VhostSnapshot
 from warrenmq.store.disk.store_reader import StoreReport
@@ -13,13 +12,14 @@ from warrenmq.tables.planning import PlanError
 
 @dataclass(frozen=True)
 class QueueState:
-    """The state of one queue.
+    """The state of one queue, level of a priority queue, or bucket of delayed messages.
 
-    `messages` counts the messages that are alive in the index and the journal, readable or not.
-    Messages at or below the seq id `delivered_upto` were delivered before.
+    `name` is that of the queue, or DELAYED. `messages` counts the messages that are alive in the
+    index and the journal, readable or not. Messages at or below the seq id `delivered_upto` were
+    delivered before.
     """
 
-    definition: PutQueue
+    name: bytes
     next_seq: int
     delivered_upto: int
     messages: int
@@ -29,7 +29,7 @@ class QueueState:
 class VhostState:
     """The state of one vhost: its store and its defined queues.
 
-    `queues` is by queue id. `waiting` counts, by the name of a sink, the messages that the sink has
+    `queues` is by the id in the store, which levels and buckets have as well. `waiting` counts, by the name of a sink, the messages that the sink has
     committed and that are in no queue yet. `damage` describes losses of which the number of
     messages is not known.
     """
@@ -51,11 +51,10 @@ def vhost_state(directory: Path, vhost: str) -> VhostState:
             definition = found.definition
             if definition is None or found.name != vhost:
                 continue
-            queues = {
-                queue.id: queue
-                for queue in data.definitions.queues
-                if queue.vhost == definition.name
-            }
+            names = level_names(data.definitions, definition.name)
+            for part in data.definitions.queue_parts:
+                if part.vhost == definition.name and part.owner == 0:
+                    names[part.id] = DELAYED
             with files_of(found) as files:
                 try:
                     snapshot = VhostSnapshot(files)
@@ -69,21 +68,20 @@ def vhost_state(directory: Path, vhost: str) -> VhostState:
                 return VhostState(
                     int(found.id),
                     snapshot.store_id,
-                    {int(id): _queue_state(queue, snapshot) for id, queue in queues.items()},
+                    {int(id): _queue_state(int(id), name, snapshot) for id, name in names.items()},
                     waiting,
                     _damage(snapshot.report),
                 )
     raise PlanError(f"{directory} has no vhost '{vhost}'")
 
 
-def _queue_state(definition: PutQueue, snapshot: VhostSnapshot) -> QueueState:
-    queue = snapshot.queue(definition.id)
+def _queue_state(queue_id: int, name: bytes, snapshot: VhostSnapshot) -> QueueState:
+    queue = snapshot.queue(queue_id)
     if queue is None:
-        return QueueState(definition, 1, 0, 0)
+        return QueueState(name, 1, 0, 0)
     log = queue.ledger
-    return QueueState(
-        definition, int(log.next_seq), int(log.delivered_upto), _alive(snapshot, int(definition.id))
-    )
+    alive = _alive(snapshot, queue_id)
+    return QueueState(name, int(log.next_seq), int(log.delivered_upto), alive)
 
 
 def _damage(report: StoreReport) -> list[str]:

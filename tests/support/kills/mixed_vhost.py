@@ -11,7 +11,7 @@ from tests.support.rabbitmq.directories import EVERY_PROPERTY, EVERY_TYPE
 from warrenmq.broker.definitions.metadata import Definitions
 from warrenmq.wire.field_table import encode_table
 from warrenmq.wire.methods import BasicGet, BasicGetOk
-from warrenmq.wire.properties import Properties
+from warrenmq.wire.properties import Properties, decode_properties
 
 # (exchange, routing key, properties, body)
 Expected = tuple[bytes, bytes, bytes, bytes]
@@ -19,12 +19,15 @@ Expected = tuple[bytes, bytes, bytes, bytes]
 SETTINGS = ("journal_file_size_limit=1MiB", "msg_store_file_size_limit=256KiB")
 TRANSIENT = Properties(delivery_mode=1).encode()
 ODD = "näme, 'with' \"marks\"".encode()
-FAN_QUEUES = (b"fan-a", b"fan-b", b"fan-c")
+# A priority queue with the levels 0 to LEVELS_MAX.
+LEVELS = b"levels"
+LEVELS_MAX = 5
+FAN_QUEUES = (b"fan-a", b"fan-b", b"fan-c", LEVELS)
 
 
 @dataclass
 class MixedVhost:
-    """A node's vhost; `queues` has the messages of each durable queue, in order."""
+    """A node's vhost; `queues` has the messages of each durable queue, in order of delivery."""
 
     node: BrokerProcess
     peer: Peer
@@ -54,6 +57,8 @@ class MixedVhost:
             self.confirms.read(5)
         for queue in (key,) if queues is None else queues:
             self.queues[queue].append((exchange, key, properties, body))
+            if queue == LEVELS:
+                self.queues[queue].sort(key=level_of, reverse=True)
 
     def take(self, queue: bytes, count: int, ack_every: int) -> None:
         """Deliver the oldest messages and ack one in `ack_every`; the others stay unacked."""
@@ -80,12 +85,23 @@ class MixedVhost:
         self.confirms.drain()
 
 
-def fill(node: BrokerProcess) -> MixedVhost:
-    """Fill the vhost / of a running node."""
+def level_of(message: Expected) -> int:
+    """The level of a message in the queue LEVELS."""
+    return min(decode_properties(message[2]).priority or 0, LEVELS_MAX)
+
+
+def new_vhost(node: BrokerProcess) -> MixedVhost:
+    """The vhost / of a running node, with no queue but `ticks`."""
     peer = connect(node)
     channel = peer.channel()
     vhost = MixedVhost(node, peer, channel, Confirms(channel))
     vhost.declare(b"ticks")
+    return vhost
+
+
+def fill(node: BrokerProcess) -> MixedVhost:
+    """Fill the vhost / of a running node."""
+    vhost = new_vhost(node)
     _declare(vhost)
     sizes = vhost.chance
     for number in range(4000):
@@ -105,10 +121,14 @@ def fill(node: BrokerProcess) -> MixedVhost:
         vhost.publish(
             b"some.key.%d" % number,
             sizes.choice((0, 100, 5000, 40_000)),
-            PERSISTENT,
+            Properties(delivery_mode=2, priority=number % 4).encode(),
             b"fan-out",
             FAN_QUEUES,
         )
+    for number in range(200):
+        # The last two of these priorities are above the queue's highest level.
+        raw = Properties(delivery_mode=2, priority=number % (LEVELS_MAX + 3)).encode()
+        vhost.publish(LEVELS, sizes.randrange(0, 9000), raw)
     for size in (0, 5, 6000):
         vhost.publish(b"typed", size, EVERY_PROPERTY.encode())
         vhost.publish(b"key \xc3\xbd", size, EVERY_PROPERTY.encode(), ODD, (ODD,))
@@ -134,9 +154,10 @@ def _declare(vhost: MixedVhost) -> None:
         b"drained",
         b"gr\xc3\xbc\xc3\x9fe",
         ODD,
-        *FAN_QUEUES,
+        *FAN_QUEUES[:-1],
     ):
         vhost.declare(name)
+    vhost.declare(LEVELS, table(x__max__priority=LEVELS_MAX))
     vhost.declare(b"lazy", table(x__queue__mode="lazy"))
     vhost.declare(b"timed", table(x__message__ttl=3_600_000, x__expires=86_400_000))
     channel.exchange(b"fan-out", b"fanout", durable=True)

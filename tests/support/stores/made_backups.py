@@ -5,11 +5,19 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.brokers.process import BrokerProcess
-from tests.support.kills.mixed_vhost import SETTINGS, Expected, MixedVhost, fill
+from tests.support.kills.mixed_vhost import (
+    FAN_QUEUES,
+    LEVELS,
+    SETTINGS,
+    Expected,
+    MixedVhost,
+    fill,
+)
 from tests.support.spark.inline import InlineSpark
 from warrenmq.offline.backup import back_up
 from warrenmq.pipeline.backups.job import BackupResult, backup
 from warrenmq.pipeline.backups.restore_job import RestoreResult, restore
+from warrenmq.wire.properties import Properties
 
 
 @dataclass
@@ -80,12 +88,12 @@ def _go_on(vhost: MixedVhost) -> None:
     """Change the vhost between two backups: consume, publish, and replace a queue by a new one."""
     vhost.take(b"small", 1000, 4)
     vhost.take(b"large", 20, 2)
+    vhost.take(LEVELS, 100, 3)
     for number in range(300):
         vhost.publish(b"small", number)
     for number in range(20):
-        vhost.publish(
-            b"", 30_000 + number, exchange=b"fan-out", queues=(b"fan-a", b"fan-b", b"fan-c")
-        )
+        vhost.publish(b"", 30_000 + number, exchange=b"fan-out", queues=FAN_QUEUES)
+        vhost.publish(LEVELS, number, Properties(delivery_mode=2, priority=number % 7).encode())
     vhost.channel.delete(b"typed")
     vhost.declare(b"typed")
     vhost.publish(b"typed", 77)

@@ -16,4 +16,6 @@ FetchBytes = Annotated[int, Meta(ge=1, le=64 * 1024 * 1024)]
 FetchMessages = Annotated[int, Meta(ge=1, le=100_000)]
 GroupName = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9._-]{1,128}\Z")]
 ShortStr = Annotated[bytes, Meta(max_length=255)]
+# The priority that a level of a priority queue is for.
+Level = Annotated[int, Meta(ge=0, le=255)]
 QueueCount = Annotated[int, Meta(ge=1, le=1000)]

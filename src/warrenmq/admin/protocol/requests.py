@@ -181,10 +181,17 @@ class ListGroups(Struct, tag="list_groups", forbid_unknown_fields=True, frozen=T
     """List all groups of the vhost. Reply: GroupList."""
 
 
-class DescribeQueue(Struct, tag="describe_queue", forbid_unknown_fields=True, frozen=True):
-    """Describe where a queue's messages begin and end. Reply: QueueDescription."""
+class DescribeQueue(
+    Struct, tag="describe_queue", forbid_unknown_fields=True, frozen=True, omit_defaults=True
+):
+    """Describe where a queue's messages begin and end. Reply: QueueDescription.
+
+    A priority queue is refused unless `level` names one of its levels, which is described then;
+    other queues have the level 0 only.
+    """
 
     queue: fields.ShortStr
+    level: fields.Level | None = None
 
 
 class SeekTime(Struct, tag="seek_time", forbid_unknown_fields=True, frozen=True):
@@ -195,8 +202,11 @@ class SeekTime(Struct, tag="seek_time", forbid_unknown_fields=True, frozen=True)
     ms: fields.Position
 
 
-class Peek(Struct, tag="peek", forbid_unknown_fields=True, frozen=True):
-    """Read ready messages of [start, end) of a queue and leave them there. Reply: Fetched."""
+class Peek(Struct, tag="peek", forbid_unknown_fields=True, frozen=True, omit_defaults=True):
+    """Read ready messages of [start, end) of a queue and leave them there. Reply: Fetched.
+
+    `level` is as in DescribeQueue.
+    """
 
     queue: fields.ShortStr
     incarnation: fields.Position
@@ -205,6 +215,7 @@ class Peek(Struct, tag="peek", forbid_unknown_fields=True, frozen=True):
     max_messages: fields.FetchMessages
     max_bytes: fields.FetchBytes
     with_bodies: bool = True
+    level: fields.Level | None = None
 
 
 class StartBackup(Struct, tag="start_backup", forbid_unknown_fields=True, frozen=True):
@@ -391,13 +402,18 @@ class GroupList(Struct, tag="group_list", frozen=True):
 
 
 class QueueDescription(Struct, tag="queue_description", frozen=True):
-    """A queue; `first_ready` is the lowest ready seq id (= `tail` when no message is ready)."""
+    """A queue, or the level of it that was asked for.
+
+    `first_ready` is the lowest ready seq id (= `tail` when no message is ready). `levels`: the
+    levels that have had messages, if one was asked for.
+    """
 
     incarnation: int
     durable: bool
     ready: int
     first_ready: int
     tail: int
+    levels: list[int] = []
 
 
 class BackupStatus(Struct, tag="backup_status", frozen=True):

@@ -6,10 +6,11 @@ from warrenmq.admin.node import AdminVhost
 from warrenmq.admin.protocol import requests
 from warrenmq.admin.readers.seek import seek_time
 from warrenmq.queues.backing.loading import peek_anywhere
+from warrenmq.queues.backing.paged_queue import PagedQueue
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.readers.group_error import GroupError
-from warrenmq.queues.readers.groups import refuse_unreadable
+from warrenmq.queues.readers.groups import refuse_exclusive, refuse_unreadable
 from warrenmq.queues.readers.record_block import encode_block
 from warrenmq.vocabulary.error_codes import DATA_LOSS, NOT_FOUND, PRECONDITION
 from warrenmq.vocabulary.names import name_text
@@ -39,14 +40,18 @@ class QueueReads:
             self._vhost.expect_here(request.queue)
             vhost = name_text(self._vhost.name)
             raise GroupError(NOT_FOUND, f"no queue '{name_text(request.queue)}' in vhost '{vhost}'")
-        refuse_unreadable(queue)
+        level = _level_of(queue, request.level)
+        begun: list[int] = []
+        if request.level is not None:
+            begun = [int(queue.level_of(each.ledger)) for each in queue.backings()]
         self._reply(
             requests.QueueDescription(
                 incarnation=queue.incarnation,
                 durable=queue.durable,
-                ready=queue.ready_count,
-                first_ready=queue.backing.first_ready_seq,
-                tail=queue.next_seq,
+                ready=0 if level is None else level.ready.count,
+                first_ready=1 if level is None else level.first_ready_seq,
+                tail=1 if level is None else level.ledger.next_seq,
+                levels=begun,
             )
         )
 
@@ -54,6 +59,7 @@ class QueueReads:
         """Answer with the position of the first ready message from a time on."""
         self._expect_read(request.queue)
         queue = self._queue_of(request.queue, request.incarnation)
+        refuse_unreadable(queue)
         seek_time(queue, request.ms, lambda seq: self._reply(requests.TimeSought(seq)))
 
     def peek(self, request: requests.Peek) -> None:
@@ -64,6 +70,10 @@ class QueueReads:
                 PRECONDITION, f"range [{request.start}, {request.end}) ends before it begins"
             )
         queue = self._queue_of(request.queue, request.incarnation)
+        level = _level_of(queue, request.level)
+        if level is None:
+            name = name_text(request.queue)
+            raise GroupError(NOT_FOUND, f"queue '{name}' has no level {request.level}")
 
         def on_entries(found: list[Entry]) -> None:
             if queue.is_deleted:
@@ -79,7 +89,7 @@ class QueueReads:
             self._reply(requests.Fetched(next_seq, memoryview(block)))
 
         peek_anywhere(
-            queue.backing,
+            level,
             request.start,
             request.end,
             request.max_messages,
@@ -93,8 +103,19 @@ class QueueReads:
         if queue is None or queue.incarnation != incarnation:
             self._vhost.expect_here(name, incarnation)
             raise GroupError(DATA_LOSS, _deleted_text(name, incarnation))
-        refuse_unreadable(queue)
         return queue
+
+
+def _level_of(queue: Queue, number: int | None) -> PagedQueue | None:
+    """The level `number` of a queue; None if it has not begun.
+
+    Without a number it is the whole queue. GroupError when it cannot be read.
+    """
+    if number is None:
+        refuse_unreadable(queue)
+        return queue.backing
+    refuse_exclusive(queue)
+    return queue.level_at(number)
 
 
 def _deleted_text(name: bytes, incarnation: int) -> str:

@@ -11,6 +11,7 @@ import dataclasses
 import os
 import secrets
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -256,7 +257,7 @@ class _Job:
                 )
             if older is not None:
                 self._must_not_be_newer(older, state)
-            return _Survey(state, older, crc, self._tasks(directory, older))
+            return _Survey(state, older, crc, self._tasks(directory, state, older))
         except PlanError as error:
             raise ToolError(str(error)) from None
 
@@ -305,12 +306,14 @@ class _Job:
         _remove_all_but(self.work / DATA_PATH, manifest.data)
         _remove_all_but(self.work / ALIVE_PATH, manifest.alive)
         write_manifest(self.work, manifest)
-        result = _result(self.begun.target, manifest, state)
+        result = _result(self.begun.target, manifest, state, len(topology.queues))
         self.begun.keep_result(result)
         put_in_place(self.work, self.begun.target)
         return result
 
-    def _tasks(self, directory: Path, older: Manifest | None) -> dict[str, BackupTask]:
+    def _tasks(
+        self, directory: Path, state: "VhostState", older: Manifest | None
+    ) -> dict[str, BackupTask]:
         from warrenmq.tables.parts import ReadOptions
         from warrenmq.tables.planning import plan
         from warrenmq.tables.schemas import MESSAGES
@@ -321,9 +324,8 @@ class _Job:
             {queue.id: queue.end_seq for queue in older.queues if not queue.lost} if older else {}
         )
         tasks = {}
-        for number, partition in enumerate(
-            plan(directory, MESSAGES, ReadOptions(vhost=self.vhost))
-        ):
+        options = ReadOptions(vhost=self.vhost, queue_ids=tuple(state.queues))
+        for number, partition in enumerate(plan(directory, MESSAGES, options)):
             new = _part_of(partition, floors, is_older=False)
             known = _part_of(partition, floors, is_older=True) if floors else None
             tasks[f"{number:06d}"] = BackupTask(number, self.work, new, known)
@@ -465,7 +467,7 @@ def _entries(
         entries.append(
             QueueEntry(
                 id=queue_id,
-                name=queue.definition.name.decode("utf-8", "replace"),
+                name=queue.name.decode("utf-8", "replace"),
                 rows=count,
                 older=alive.get(queue_id, 0),
                 lost=max(queue.messages - count - alive.get(queue_id, 0), 0),
@@ -486,18 +488,21 @@ def _remove_all_but(directory: Path, files: list[DataFile]) -> None:
     sync_directory(directory)
 
 
-def _result(target: Path, manifest: Manifest, state: "VhostState") -> BackupResult:
+def _result(target: Path, manifest: Manifest, state: "VhostState", queues: int) -> BackupResult:
+    losses: Counter[str] = Counter()
+    for queue in manifest.queues:
+        losses[queue.name] += queue.lost
     return BackupResult(
         backup=target,
         id=manifest.id,
         vhost=manifest.vhost,
         base=manifest.base.id if manifest.base is not None else None,
-        queues=len(manifest.queues),
+        queues=queues,
         messages=manifest.messages,
         written_messages=sum(queue.rows for queue in manifest.queues),
         bytes=sum(file.bytes for file in [*manifest.data, *manifest.alive]),
         lost=sum(queue.lost for queue in manifest.queues),
-        losses={queue.name: queue.lost for queue in manifest.queues if queue.lost},
+        losses=dict(+losses),
         waiting={name.decode("utf-8", "replace"): count for name, count in state.waiting.items()},
         damage=state.damage,
     )

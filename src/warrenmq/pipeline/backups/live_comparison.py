@@ -34,12 +34,12 @@ _PEEK_BYTES: Final = 8 << 20
 
 @dataclass(frozen=True)
 class CompareTask:
-    """The queue that one task compares."""
+    """The queue that one task compares. `levels`: the ids in the backup, by priority."""
 
     chain: Chain
     uri: str = field(repr=False)
-    queue_id: int
     name: bytes
+    levels: dict[int, int]
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -58,9 +58,20 @@ class Comparison(msgspec.Struct, frozen=True):
 def compare_queue(task: CompareTask) -> Comparison:
     """In a worker: compare one queue. ValueError when the node does not answer or refuses."""
     try:
-        return compare(_of_backup(task), _of_node(task))
+        with AdminClient(NodeAddress(task.uri), "warren restore") as client:
+            begun = client.request(DescribeQueue(task.name, 0), QueueDescription).levels
+            found = [
+                compare(_of_backup(task, level), _joined(_peeked(client, task.name, level)))
+                for level in sorted({*begun, *task.levels})
+            ]
     except (AdminRefusedError, NodeUnreachableError) as error:
         raise ValueError(str(error)) from None
+    return Comparison(
+        sum(each.found for each in found),
+        sum(each.missing for each in found),
+        sum(each.others for each in found),
+        all(each.is_in_order for each in found),
+    )
 
 
 def compare(wanted: "Array", there: "Array") -> Comparison:
@@ -80,24 +91,30 @@ def compare(wanted: "Array", there: "Array") -> Comparison:
     return Comparison(found, len(wanted) - found, len(there) - found, is_in_order)
 
 
-def _of_backup(task: CompareTask) -> "Array":
+def _of_backup(task: CompareTask, level: int) -> "Array":
+    queue_id = task.levels.get(level)
+    if queue_id is None:
+        return _joined(iter(()))
     return _joined(
         batch.column("checksum")
-        for batch in rows_of_queue(task.chain, task.queue_id, 0, SEQ_END, _CHECKSUM)
+        for batch in rows_of_queue(task.chain, queue_id, 0, SEQ_END, _CHECKSUM)
     )
 
 
-def _of_node(task: CompareTask) -> "Array":
-    with AdminClient(NodeAddress(task.uri), "warren restore") as client:
-        return _joined(_peeked(client, task.name))
-
-
-def _peeked(client: AdminClient, name: bytes) -> Iterator[Any]:
-    queue = client.request(DescribeQueue(name), QueueDescription)
+def _peeked(client: AdminClient, name: bytes, level: int) -> Iterator[Any]:
+    queue = client.request(DescribeQueue(name, level), QueueDescription)
     builder = BlockBatches(_CHECKSUM, "", "")
     start = queue.first_ready
     while start < queue.tail:
-        request = Peek(name, queue.incarnation, start, queue.tail, _PEEK_MESSAGES, _PEEK_BYTES)
+        request = Peek(
+            name,
+            queue.incarnation,
+            start,
+            queue.tail,
+            _PEEK_MESSAGES,
+            _PEEK_BYTES,
+            level=level,
+        )
         fetched = client.request(request, Fetched)
         yield builder.build(fetched.block).column("checksum")
         start = fetched.next

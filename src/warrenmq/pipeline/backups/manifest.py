@@ -38,7 +38,10 @@ _FILE_NAME: Final = re.compile(r"part-[0-9]{6}\.parquet")
 
 
 class QueueEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue at the time of the backup.
+    """A queue at the time of the backup, or a part of one: each has an id in the store.
+
+    A level of a priority queue has the name of its queue, and a bucket of delayed messages the name
+    "delayed messages".
 
     `rows` of its messages are in this backup, `older` ones in the backups before it; `lost`
     messages could not be read. `end_seq` is one above the last seq id in this and all earlier

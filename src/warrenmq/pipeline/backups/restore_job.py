@@ -95,6 +95,7 @@ def restore(
 def _must_be_defined(manifest: Manifest, definitions: Definitions) -> None:
     """ToolError when a queue of the backup is missing in its definitions."""
     defined = {int(queue.id) for queue in definitions.queues}
+    defined |= {int(part.id) for part in definitions.queue_parts}
     for queue in manifest.queues:
         if queue.id not in defined:
             raise ToolError(
@@ -177,7 +178,7 @@ class _Restore:
             id=last.id,
             vhost=last.vhost,
             chain=len(self.chain.manifests),
-            queues=len(last.queues),
+            queues=len(self.definitions.queues),
             messages=sum(manifest.messages for manifest in manifests),
             message_bytes=sum(manifest.message_bytes for manifest in manifests),
             shared_contents=shared.count,
@@ -271,7 +272,8 @@ class _Restore:
 
     def _compare(self, scratch: Path, data: Path) -> None:
         """Read the new store back before it is named. JobError when it differs from the backup."""
-        found = read_back(data, self.tasks, scratch / "compare")
+        queue_ids = tuple(queue.id for queue in self.chain.last.queues)
+        found = read_back(data, self.tasks, scratch / "compare", queue_ids)
         if {rows.queue_id: rows for rows in found} != self.expected:
             raise JobError(
                 f"the store written for {self.begun.target} differs from the backup; it is not put in place"
@@ -321,8 +323,13 @@ def _write_batch(writer: PartWriter, batch: Any, shared: "SharedList") -> None:
             writer.add_shared(content_at(places, row), sharer)
 
 
-def read_back(data: Path, tasks: TaskRunner, results: Path) -> list[QueueRows]:
-    """The sums of all messages of the new store `data`, by queue."""
+def read_back(
+    data: Path, tasks: TaskRunner, results: Path, queue_ids: tuple[int, ...] | None = None
+) -> list[QueueRows]:
+    """The sums of all messages of the new store `data`, by queue.
+
+    `queue_ids`: only of these, which may be buckets of delayed messages.
+    """
     from warrenmq.tables.data_files import QueueSums
     from warrenmq.tables.parts import ReadOptions
     from warrenmq.tables.planning import plan
@@ -330,7 +337,7 @@ def read_back(data: Path, tasks: TaskRunner, results: Path) -> list[QueueRows]:
 
     # Delete the results of an earlier call: the store may have been assembled again since.
     remove_unfinished(results)
-    partitions = numbered(plan(data, MESSAGES, ReadOptions()))
+    partitions = numbered(plan(data, MESSAGES, ReadOptions(queue_ids=queue_ids)))
     sums = QueueSums()
     for part in tasks.run(results, partitions, sum_up, Sums, "read the store back").values():
         sums.add_rows(part.rows)

@@ -17,6 +17,7 @@ from warrenmq.admin.client.client import RETRY_TIMEOUT_S, AdminClient
 from warrenmq.admin.protocol.figures import ListQueues, QueueList
 from warrenmq.admin.protocol.sinks import OpenStage, StageOpened
 from warrenmq.broker.definitions.metadata import Definitions
+from warrenmq.offline.data_directory import level_names
 from warrenmq.pipeline.backups.manifest import SEQ_END, QueueEntry, read_topology
 from warrenmq.pipeline.backups.topology import definitions_of
 from warrenmq.pipeline.broker import address_of, as_job_error, must_be_reachable, reach
@@ -57,7 +58,10 @@ class QueueDifference:
 
 @dataclass
 class LiveRestoreResult(JobResult):
-    """The figures of a restore; earlier runs restored `restored_before` of the `messages`."""
+    """The figures of a restore; earlier runs restored `restored_before` of the `messages`.
+
+    `delayed` messages of the backup are left out: they wait at delayed exchanges.
+    """
 
     backup: Path
     id: str
@@ -71,12 +75,13 @@ class LiveRestoreResult(JobResult):
     messages: int
     restored: int
     restored_before: int
+    delayed: int = 0
     differences: list[QueueDifference] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
-        """1 when the messages read back differ from the backup."""
-        return FOUND_EXIT if self.differences else OK_EXIT
+        """1 when the messages read back differ from the backup, or delayed ones are left out."""
+        return FOUND_EXIT if self.differences or self.delayed else OK_EXIT
 
 
 def restore_live(
@@ -92,11 +97,11 @@ def restore_live(
 ) -> LiveRestoreResult:
     """Put the messages of a vhost's backup into the vhost at `uri`, as an administrator.
 
-    Missing exchanges, queues and bindings are declared. Queues that get messages must be empty.
-    Each message arrives once, in its order, even when a killed run is resumed by another call. A
-    restore waits up to `retry_timeout_s` seconds each time the node does not answer. Raises
-    ToolError and JobError. An error before the first message leaves the node as it was, except for
-    definitions that were missing and are declared.
+    Missing exchanges, queues and bindings are declared. Delayed messages are left out. Queues that
+    get messages must be empty. Each message arrives once, in its order, even when a killed run is
+    resumed by another call. A restore waits up to `retry_timeout_s` seconds each time the node does
+    not answer. Raises ToolError and JobError. An error before the first message leaves the node as
+    it was, except for definitions that were missing and are declared.
     """
     require_engine(engine, master, spark)
     # The sink that publishes belongs to the data source.
@@ -129,8 +134,12 @@ class _LiveRestore:
         retry_ms = round(self.retry_timeout_s * 1000)
         options = SinkOptions(self.uri, None, None, self.sink, True, True, WAIT_MS, retry_ms)
         self.publisher = StagedPublisher(options, self.sink)
-        self.names = {int(queue.id): queue.name for queue in self.definitions.queues}
-        self.queues = [queue for queue in self.chain.last.queues if queue.messages]
+        self.names = level_names(self.definitions, self.definitions.vhosts[0].name)
+        # The queues, and the levels of priority queues, that have messages.
+        self.queues = [
+            queue for queue in self.chain.last.queues if queue.messages and queue.id in self.names
+        ]
+        self.messages = sum(queue.messages for queue in self.queues)
 
     def run(self) -> LiveRestoreResult:
         """Check, declare, publish, compare and bind; see the module."""
@@ -158,21 +167,23 @@ class _LiveRestore:
             vhost=self.vhost,
             sink=self.sink,
             chain=len(self.chain.manifests),
-            queues=len(last.queues),
+            queues=len(self.definitions.queues),
             bindings=bindings,
             declared_exchanges=len(missing.exchanges),
             declared_queues=len(missing.queues),
-            messages=last.messages,
-            restored=last.messages - before,
+            messages=self.messages,
+            restored=self.messages - before,
             restored_before=before,
+            delayed=last.messages - self.messages,
             differences=differences,
         )
 
     def _check_files(self, scratch: Path) -> None:
         from warrenmq.pipeline.backups.chain import damage_in
 
+        defined = {part.id for part in self.definitions.queue_parts} | self.names.keys()
         for queue in self.chain.last.queues:
-            if queue.id not in self.names:
+            if queue.id not in defined:
                 raise JobError(
                     f"queue id {queue.id} ('{queue.name}') of the backup is not in its definitions"
                 )
@@ -214,7 +225,7 @@ class _LiveRestore:
 
     def _publish(self, before: int) -> None:
         """Publish all rows after the first `before`, queue by queue."""
-        total = self.chain.last.messages
+        total = self.messages
         done = 0
         for queue in self.queues:
             end = done + queue.messages
@@ -257,17 +268,21 @@ class _LiveRestore:
         """Compare each queue with the backup; returns the queues that differ."""
         from warrenmq.pipeline.backups.live_comparison import CompareTask, Comparison, compare_queue
 
+        priorities = {part.id: part.number for part in self.definitions.queue_parts}
+        levels: dict[bytes, dict[int, int]] = {}
+        for queue in self.queues:
+            known = levels.setdefault(self.names[queue.id], {})
+            known[priorities.get(queue.id, 0)] = queue.id
         tasks = {
-            str(queue.id): CompareTask(self.chain, self.uri, queue.id, self.names[queue.id])
-            for queue in self.queues
+            str(number): CompareTask(self.chain, self.uri, name, known)
+            for number, (name, known) in enumerate(levels.items())
         }
         results = scratch / "compare"
         found = self.tasks.run(results, tasks, compare_queue, Comparison, "compare the queues")
         differences = []
-        for queue in self.queues:
-            one = found[str(queue.id)]
+        for number, name in enumerate(levels):
+            one = found[str(number)]
             if one.missing or one.others or not one.is_in_order:
-                differences.append(
-                    QueueDifference(queue.name, one.missing, one.others, one.is_in_order)
-                )
+                text = name.decode("utf-8", "replace")
+                differences.append(QueueDifference(text, one.missing, one.others, one.is_in_order))
         return differences

@@ -70,8 +70,20 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
     read: str
 
 
+class QueuePart(msgspec.Struct, frozen=True, kw_only=True):
+    """A level of a priority queue, or a bucket of delayed messages, with its id in the store.
+
+    `owner` is the id of the queue and `number` the priority; of a bucket, `owner` is 0 and `number`
+    says when its messages are due.
+    """
+
+    id: int
+    owner: int
+    number: int
+
+
 class Topology(msgspec.Struct, frozen=True, kw_only=True):
-    """The definitions of one vhost."""
+    """The definitions of one vhost. Backups made before `parts` was there have no parts."""
 
     vhost: Name
     vhost_id: int
@@ -79,6 +91,7 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     queues: list[Queue]
     bindings: list[Binding]
     users: list[User]
+    parts: list[QueuePart] = []
 
 
 def name_of(raw: bytes) -> Name:
@@ -151,6 +164,11 @@ def topology_of(definitions: metadata.Definitions, vhost: metadata.PutVhost) -> 
             for permission in definitions.permissions
             if permission.vhost == vhost.name and permission.user in users
         ],
+        parts=[
+            QueuePart(id=part.id, owner=part.owner, number=part.number)
+            for part in definitions.queue_parts
+            if part.vhost == vhost.name
+        ],
     )
 
 
@@ -182,9 +200,12 @@ def definitions_of(topology: Topology) -> metadata.Definitions:
                 _table(exchange.arguments),
             )
         )
+    for id in [queue.id for queue in topology.queues] + [part.id for part in topology.parts]:
+        if not 0 < id < QUEUE_ID_END:
+            raise ToolError(f"{id} is not a valid queue id")
+    for part in topology.parts:
+        found.queue_parts.append(metadata.PutQueuePart(vhost, part.id, part.owner, part.number))
     for queue in topology.queues:
-        if not 0 < queue.id < QUEUE_ID_END:
-            raise ToolError(f"{queue.id} is not a valid queue id")
         arguments = _table(queue.arguments)
         found.queues.append(
             metadata.PutQueue(

@@ -493,17 +493,21 @@ class ReaderGroups:
 def refuse_unreadable(queue: Queue) -> None:
     """Raise GroupError when no reader but a consumer can read `queue`.
 
-    An exclusive queue is for its connection. A priority queue has no seq ids of its own: each of
-    its levels numbers its messages from 1.
+    A priority queue has no seq ids of its own: each of its levels numbers its messages from 1.
     """
-    if queue.definition.owner is not None:
-        raise GroupError(
-            PRECONDITION, f"queue '{name_text(queue.name)}' is exclusive to a connection"
-        )
+    refuse_exclusive(queue)
     if queue.levels is not None:
         raise GroupError(
             PRECONDITION,
             f"queue '{name_text(queue.name)}' is a priority queue: its messages have no common order",
+        )
+
+
+def refuse_exclusive(queue: Queue) -> None:
+    """Raise GroupError when `queue` is exclusive: it is for its connection."""
+    if queue.definition.owner is not None:
+        raise GroupError(
+            PRECONDITION, f"queue '{name_text(queue.name)}' is exclusive to a connection"
         )
 
 

@@ -81,12 +81,12 @@ demo-cluster: setup ## a mirrored queue on three nodes loses its master three ti
 test: lint test-most test-interpreted test-apart test-management ## everything that a change must pass
 
 # What runs once: tests of code that is never compiled, tests that use or kill a node from outside, and tests that start
-# whole clusters. tests/protocol and tests/server show that both builds do the same for a client; the tests of the
-# simulator show, for both builds, that crashes lose nothing that was confirmed.
+# whole clusters. tests/protocol shows that both builds do the same for a client; the tests of the simulator show, for
+# both builds, that crashes lose nothing that was confirmed.
 ONCE := admin/control admin/definitions admin/readers bench cli cluster/groups cluster/membership cluster/metadata \
 	cluster/mirrored cluster/nodes cluster/partitions cluster/rig cluster/ring cluster/sinks/test_real_movers.py \
-	cluster/sinks/test_real_receipts.py demo differential examples hostile interop kill management packaging peers \
-	pipeline simulator/checker simulator/test_planted_bugs.py spark store/test_check.py store/test_lost_definitions.py \
+	cluster/sinks/test_real_receipts.py demo differential examples hostile interop kill management mutants packaging \
+	peers perf pipeline server simulator/checker simulator/test_planted_bugs.py spark store/test_check.py store/test_lost_definitions.py \
 	store/test_salvage.py tables/rabbitmq tables/test_logs.py tables/test_store.py testing tidy topology warrenctl
 # Spark, which one process starts once, and tests that wait for processes of their own.
 APART := bench cli cluster demo packaging pipeline simulator/checker spark testing

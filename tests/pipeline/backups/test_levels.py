@@ -32,6 +32,7 @@ from warrenmq.admin.protocol.figures import DescribeNode, NodeStatus
 from warrenmq.offline.check import check_directory
 from warrenmq.offline.report import report_directory
 from warrenmq.pipeline import restore_live
+from warrenmq.pipeline.places import LocalPlace
 from warrenmq.pipeline.replays.local import choose
 from warrenmq.tables.data_files import DATA_SCHEMA
 from warrenmq.tables.parts import ReadOptions
@@ -78,7 +79,7 @@ def test_the_levels_of_a_queue_have_its_name(backups: Backups) -> None:
 
 
 def test_a_replay_keeps_the_order_of_each_priority(backups: Backups) -> None:
-    chosen = choose([backups.stopped], None, None)
+    chosen = choose([LocalPlace(backups.stopped)], None, None)
     bodies: dict[int, list[bytes]] = {}
     expected: dict[int, list[bytes]] = {}
     for row in chosen.to_pylist():

@@ -106,7 +106,10 @@ def report_copies(world: World) -> None:
         if group is not None:
             life = life_name(put.name, put.birth)
             times: dict[int, int] = {}
-            group, ends = _settled_ends(world, put)
+            settled = _settled_ends(world, put)
+            if settled is None:
+                continue
+            group, ends = settled
             for member in sorted(group.living, key=lambda each: each.id != group.master):
                 if member.copy in group.sync:
                     name = member.id.node.decode()
@@ -131,16 +134,17 @@ def _reported(seq: int, one: FoundMessage) -> CopyMessage:
     return CopyMessage(seq, name, zlib.crc32(message.body), one.is_redelivered)
 
 
-def _settled_ends(world: World, put: PutQueue) -> tuple[Group, dict[int, int]]:
+def _settled_ends(world: World, put: PutQueue) -> tuple[Group, dict[int, int]] | None:
     """Await the moment when all copies in sync are alike; returns the group and the levels' ends.
 
     The ends are the seq ids behind the last messages of the master. Dead letters of another queue
-    may arrive at any time, and a mirror has them a little later.
+    may arrive at any time, and a mirror has them a little later. None: the queue expires meanwhile.
     """
     for _ in range(_STEPS_MAX):
-        group = group_of(
-            next(each for each in world.model.load().queues if each.birth == put.birth)
-        )
+        now = next((each for each in world.model.load().queues if each.birth == put.birth), None)
+        if now is None:
+            return None
+        group = group_of(now)
         assert group is not None
         home = place_of(world.members[group.master_node.decode()], put)
         if not any(

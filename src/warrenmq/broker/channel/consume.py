@@ -5,8 +5,8 @@ from __future__ import annotations
 from mypy_extensions import i64
 
 from warrenmq.broker.channel.channel import FAILOVER_ARGUMENT, Channel, ChannelConsumer
-from warrenmq.broker.channel.direct_reply import REPLY_TO, DirectReply, reply_name
 from warrenmq.broker.channel.definition_replies import await_deletion
+from warrenmq.broker.channel.direct_reply import REPLY_TO, DirectReply, reply_name
 from warrenmq.broker.channel.remote_calls import Attempt, ChannelCall, QueueCall
 from warrenmq.broker.channel.topology import named_queue, usable_queue
 from warrenmq.broker.vhost.queue_checks import check_consume

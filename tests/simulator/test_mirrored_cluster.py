@@ -239,20 +239,32 @@ USES: dict[str, Callable[[int], list[Step]]] = {
 }
 
 
+# Faults of etcd by name: the step that begins one, and the step that ends it.
+ETCD_FAULTS = {
+    "it is out of reach": (step("etcd_cut", 1), step("etcd_heal", -1)),
+    # It carries out later what has reached it meanwhile.
+    "it stands still": (step("etcd_pause", 1), step("etcd_pause", 0)),
+}
+
+
 @pytest.mark.parametrize("node", [0, 1])
+@pytest.mark.parametrize("fault", ETCD_FAULTS)
 @pytest.mark.parametrize("use", USES)
-def test_a_queue_is_not_used_while_the_cluster_decides_that_it_expires(node: int, use: str) -> None:
+def test_a_queue_is_not_used_while_the_cluster_decides_that_it_expires(
+    node: int, fault: str, use: str
+) -> None:
     """Its master asked etcd again and again, also after clients had used the queue meanwhile."""
+    begin, end = ETCD_FAULTS[fault]
     steps = [
         step("declare", 1, 4),
         step("wait", 50),
         publish(1, 4, 1),
         step("long_wait", 600),
-        step("etcd_cut", 1),
+        begin,
         step("long_wait", 1500),
         *USES[use](node),
         step("wait", 50),
-        step("etcd_heal", -1),
+        end,
         step("long_wait", 600),
     ]
     rules = (*[QueueRules()] * 4, QueueRules(expires_ms=1500))

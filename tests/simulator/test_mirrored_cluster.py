@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from simulator.cluster.histories import ClusterHistory, make_mirror_history
@@ -227,6 +229,46 @@ def test_a_copy_skips_no_seq_ids() -> None:
         911063, 3, RANDOM, 0.9, limits, steps, policies, rules, parting="two deaths"
     )
     assert ClusterSimulation(failed).run() is None
+
+
+# Uses of a queue through a node, by name: steps.
+USES: dict[str, Callable[[int], list[Step]]] = {
+    "declare": lambda node: [step("declare", node, 4)],
+    "get": lambda node: [step("move", 0, node), step("get", 0, 4)],
+    "consume": lambda node: [step("move", 0, node), step("consume", 0, 4, 1, 0, 0)],
+}
+
+
+# Faults of etcd by name: the step that begins one, and the step that ends it.
+ETCD_FAULTS = {
+    "it is out of reach": (step("etcd_cut", 1), step("etcd_heal", -1)),
+    # It carries out later what has reached it meanwhile.
+    "it stands still": (step("etcd_pause", 1), step("etcd_pause", 0)),
+}
+
+
+@pytest.mark.parametrize("node", [0, 1])
+@pytest.mark.parametrize("fault", ETCD_FAULTS)
+@pytest.mark.parametrize("use", USES)
+def test_a_queue_is_not_used_while_the_cluster_decides_that_it_expires(
+    node: int, fault: str, use: str
+) -> None:
+    """Its master asked etcd again and again, also after clients had used the queue meanwhile."""
+    begin, end = ETCD_FAULTS[fault]
+    steps = [
+        step("declare", 1, 4),
+        step("wait", 50),
+        publish(1, 4, 1),
+        step("long_wait", 600),
+        begin,
+        step("long_wait", 1500),
+        *USES[use](node),
+        step("wait", 50),
+        end,
+        step("long_wait", 600),
+    ]
+    rules = (*[QueueRules()] * 4, QueueRules(expires_ms=1500))
+    assert ClusterSimulation(history(3, policy("", 2), steps, rules)).run() is None
 
 
 @has_no_meaning(build_name() == "compiled", "replaces methods of the engine")

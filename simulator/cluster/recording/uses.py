@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from simulator.models.messages import Violation
-
-# A queue that was found unused is deleted so much later (ms), at most, as the cluster decides it.
-DECIDED_MS: Final = 1000
 
 
 class QueueUses:
@@ -23,6 +18,6 @@ class QueueUses:
     def gone(self, queue: str, expires_ms: int, now_ms: int) -> None:
         """A queue is deleted, and no client has asked for it; Violation if it was used lately."""
         unused_ms = now_ms - self._used_ms.get(queue, now_ms - expires_ms)
-        if unused_ms < expires_ms - DECIDED_MS:
+        if unused_ms < expires_ms:
             text = f"{queue} was used {unused_ms} ms ago, and may be unused for {expires_ms} ms"
             raise Violation("expired", text)

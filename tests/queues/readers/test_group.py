@@ -5,6 +5,7 @@ import pytest
 from tests.support.brokers.dead_letters import TO_DEAD
 from tests.support.brokers.memory_node import NO_EXPIRATION, MemoryDisk, MemoryNode
 from warrenmq.queues.backing.variable_queue import LOADING
+from warrenmq.queues.confirm_source import ConfirmSource
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.readers.group import GROUP_SLICE_MESSAGES, GroupMember
 from warrenmq.queues.readers.group_error import GroupError
@@ -13,7 +14,7 @@ from warrenmq.queues.readers.planned_range import PlannedRange
 from warrenmq.queues.readers.reservation import EVERYTHING, MORE, Reservation
 from warrenmq.queues.settings import DROP_HEAD, NO_LIMIT, LengthLimit, QueueSettings
 from warrenmq.store.model.message import Message
-from warrenmq.vocabulary.error_codes import DATA_LOSS, FENCED, NOT_FOUND, PRECONDITION
+from warrenmq.vocabulary.error_codes import DATA_LOSS, FENCED, MOVED, NOT_FOUND, PRECONDITION
 
 NOW_MS = 1_700_000_000_000
 
@@ -407,3 +408,13 @@ def test_every_call_counts_as_use_of_the_queue(node: MemoryNode) -> None:
     group = open_group(node)
     group.expect_queue(NOW_MS + 5000)
     assert queue.last_used_ms == NOW_MS + 5000
+
+
+def test_nobody_reads_while_the_cluster_decides_that_the_queue_goes(node: MemoryNode) -> None:
+    queue = fill(node, 1)
+    group = open_group(node)
+    source = queue.confirm_source = ConfirmSource()
+    source.is_leaving = True
+    assert refusal(group.expect_queue, NOW_MS + 5000) == MOVED
+    source.is_leaving = False
+    assert group.expect_queue(NOW_MS + 5000) is queue

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mypy_extensions import i64
 
 from warrenmq.broker.channel.channel import FAILOVER_ARGUMENT, Channel, ChannelConsumer
+from warrenmq.broker.channel.definition_replies import await_deletion
 from warrenmq.broker.channel.direct_reply import REPLY_TO, DirectReply, reply_name
 from warrenmq.broker.channel.remote_calls import Attempt, ChannelCall, QueueCall
 from warrenmq.broker.channel.topology import named_queue, usable_queue
@@ -74,6 +75,8 @@ def _consume(channel: Channel, method: BasicConsume, attempt: Attempt) -> None:
         else:
             channel.suspend()
     elif isinstance(queue, Queue):
+        if await_deletion(channel, queue, lambda: attempt.handle(attempt)):
+            return
         check_consume(channel.vhost, queue, method.exclusive)
         queue.add_consumer(consumer)
         _start(channel, consumer, method.nowait)

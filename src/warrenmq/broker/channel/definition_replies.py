@@ -22,6 +22,7 @@ from warrenmq.broker.channel.suspended_method import resume_method
 from warrenmq.broker.definitions.metadata import Change
 from warrenmq.broker.definitions.shared import SharedDefinitions
 from warrenmq.broker.vhost.new_definitions import New, store_new
+from warrenmq.queues.queue import Queue
 from warrenmq.store.journal.change_sets import ChangeSet
 from warrenmq.wire.errors import RESOURCE_ERROR, ChannelException, ConnectionException
 from warrenmq.wire.method import Method
@@ -119,7 +120,23 @@ def propose(
     If it finds nothing, because something else was decided first, it refuses or proposes again.
     """
     channel.suspend()
+    shared.propose(changes, _when_decided(channel, look_again))
 
+
+def await_deletion(channel: Channel, queue: Queue, look_again: Callable[[], None]) -> bool:
+    """Whether the cluster is deciding that `queue` goes; then `look_again` is called once it has.
+
+    For methods that count as use of the queue. If it is not decided in time, they are refused.
+    """
+    source = queue.confirm_source
+    if source is None or not source.is_leaving:
+        return False
+    channel.suspend()
+    source.leaving_waits.append(_when_decided(channel, look_again))
+    return True
+
+
+def _when_decided(channel: Channel, look_again: Callable[[], None]) -> Callable[[str, int], None]:
     def on_decided(failure: str, now_ms: int) -> None:
         def finish() -> None:
             if failure:
@@ -128,7 +145,7 @@ def propose(
 
         resume_method(channel, finish, now_ms)
 
-    shared.propose(changes, on_decided)
+    return on_decided
 
 
 def _undecided(failure: str) -> ChannelException:

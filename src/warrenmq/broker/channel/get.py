@@ -5,6 +5,7 @@ from __future__ import annotations
 from mypy_extensions import i64
 
 from warrenmq.broker.channel.channel import Channel
+from warrenmq.broker.channel.definition_replies import await_deletion
 from warrenmq.broker.channel.remote_calls import Attempt, QueueCall
 from warrenmq.broker.channel.suspended_method import resume_method
 from warrenmq.broker.channel.topology import usable_queue
@@ -39,7 +40,8 @@ def _get(channel: Channel, method: BasicGet, attempt: Attempt) -> None:
         else:
             attempt.wait(channel, taker)
     elif isinstance(taker, Queue):
-        _get_here(channel, taker, method)
+        if not await_deletion(channel, taker, lambda: attempt.handle(attempt)):
+            _get_here(channel, taker, method)
 
 
 def _get_here(channel: Channel, queue: Queue, method: BasicGet) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from warrenmq.broker.channel.channel import Channel
 from warrenmq.broker.channel.definition_replies import (
+    await_deletion,
     propose,
     reply_at_once,
     reply_when_gone,
@@ -203,7 +204,7 @@ def queue_declare(channel: Channel, method: methods.QueueDeclare) -> None:
         _probe_reply_queue(channel, name, method.nowait)
         return
     if method.passive:
-        _reply_declared(channel, _queue(channel, name), method.nowait)
+        _reply_declared(channel, _queue(channel, name), method)
         return
     method.arguments = with_default_type(
         method.arguments,
@@ -233,7 +234,7 @@ def _declare_named(channel: Channel, method: methods.QueueDeclare, name: bytes) 
     if existing is not None:
         _check_equivalent(channel, existing, method, durable)
         vhost.node.counters.churn.queues_declared += 1
-        _reply_declared(channel, existing, method.nowait)
+        _reply_declared(channel, existing, method)
         return
     _check_queue_limit(channel, name)
     arguments = method.arguments
@@ -446,18 +447,26 @@ def _bind_names(channel: Channel, queue_name: bytes, key: bytes) -> tuple[bytes,
     return name, key
 
 
-def _reply_declared(channel: Channel, queue: MessageTaker, nowait: bool) -> None:
+def _reply_declared(channel: Channel, queue: MessageTaker, method: methods.QueueDeclare) -> None:
     """Answer a declaration of `queue`, which exists."""
     name = queue.name
-    again = Attempt(lambda same: _reply_known(channel, _queue(channel, name), nowait, same))
-    _reply_known(channel, queue, nowait, again)
+
+    def again(same: Attempt) -> None:
+        if method.passive or channel.vhost.taker(name) is not None:
+            _reply_known(channel, _queue(channel, name), method.nowait, same)
+        else:
+            # It was deleted meanwhile.
+            _declare_named(channel, method, name)
+
+    _reply_known(channel, queue, method.nowait, Attempt(again))
 
 
 def _reply_known(channel: Channel, queue: MessageTaker, nowait: bool, attempt: Attempt) -> None:
     if isinstance(queue, RemoteQueue):
         declare_remote(channel, queue, nowait, attempt)
     elif isinstance(queue, Queue):
-        reply_when_there(channel, queue, _declared(channel, queue, nowait))
+        if not await_deletion(channel, queue, lambda: attempt.handle(attempt)):
+            reply_when_there(channel, queue, _declared(channel, queue, nowait))
 
 
 def _declared(channel: Channel, queue: Queue, nowait: bool) -> Method | None:

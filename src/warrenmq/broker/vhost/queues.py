@@ -190,8 +190,7 @@ class VhostQueues:
             self.add_changes(self.remove_queue(queue, now_ms))
         elif not source.is_leaving:
             source.is_leaving = True
-            decided = LeavingQueue(self, queue, source).on_decided
-            decider.propose(self.deletion_of(queue), decided)
+            LeavingQueue(self, decider, queue, source).propose()
 
     def decider_of(self, queue: Queue) -> SharedDefinitions | None:
         """Who decides on the deletion of `queue` before anything of it is deleted; None: nobody.
@@ -489,14 +488,39 @@ class VhostQueues:
 
 
 class LeavingQueue:
-    """A deletion of a mirrored queue, for the cluster to decide."""
+    """The deletion of a mirrored queue that nobody uses, until the cluster has decided it.
 
-    def __init__(self, queues: VhostQueues, queue: Queue, source: ConfirmSource) -> None:
+    A proposal that was not answered may be carried out later, so it cannot be taken back: it is
+    repeated, and whoever wants to use the queue meanwhile waits, or is refused.
+    """
+
+    def __init__(
+        self, queues: VhostQueues, decider: SharedDefinitions, queue: Queue, source: ConfirmSource
+    ) -> None:
         self._queues: VhostQueues = queues
+        self._decider: SharedDefinitions = decider
         self._queue: Queue = queue
         self._source: ConfirmSource = source
 
-    def on_decided(self, _failure: str, now_ms: int) -> None:
-        """Look again: the queue is deleted already if the cluster has agreed."""
-        self._source.is_leaving = False
-        self._queues.delete_unused(self._queue, now_ms)
+    def propose(self) -> None:
+        """Let the cluster decide."""
+        self._decider.propose(self._queues.deletion_of(self._queue), self.on_decided)
+
+    def on_decided(self, failure: str, now_ms: int) -> None:
+        """Look again: the queue is deleted already if the cluster has agreed.
+
+        If its group has changed, no earlier proposal counts any more.
+        """
+        queue = self._queue
+        source = self._source
+        waits = source.leaving_waits
+        source.leaving_waits = []
+        if failure and not queue.is_deleted and queue.confirm_source is source:
+            self.propose()
+            for wait in waits:
+                wait(failure, now_ms)
+            return
+        source.is_leaving = False
+        for wait in waits:
+            wait("", now_ms)
+        self._queues.delete_unused(queue, now_ms)

@@ -173,6 +173,22 @@ class _ProposedDelete:
             self._answers.moved(self._call)
 
 
+class _HeldCall:
+    """A call that uses a queue while the cluster decides whether the queue goes."""
+
+    def __init__(self, call: i64, answers: CallAnswers) -> None:
+        self._call: i64 = call
+        self._answers: CallAnswers = answers
+
+    def on_decided(self, failure: str, _now_ms: int) -> None:
+        """Let the other node ask again, which knows the decision by then, or soon after."""
+        if failure:
+            text = f"the cluster has not decided in time: {failure}"
+            self._answers.refused(self._call, ChannelException(RESOURCE_ERROR, text))
+        else:
+            self._answers.moved(self._call)
+
+
 class QueueCalls:
     """Handles the calls of one link."""
 
@@ -243,6 +259,8 @@ class QueueCalls:
         messages = reader.number()
         size = reader.integer()
         queue = self._expect(used)
+        if self._awaits_deletion(call, queue):
+            return
         vhost = used.vhost
         assert vhost is not None
         exclusive = (flags & link_records.EXCLUSIVE) != 0
@@ -273,6 +291,9 @@ class QueueCalls:
         queue = self._expect(used)
         vhost = used.vhost
         assert vhost is not None
+        is_use = kind in (link_records.CALL_COUNTS, link_records.CALL_GET)
+        if is_use and self._awaits_deletion(call, queue):
+            return
         if kind == link_records.CALL_COUNTS:
             queue.last_used_ms = now_ms
             self._answers.done(call, queue.ready_count, len(queue.consumers))
@@ -300,6 +321,14 @@ class QueueCalls:
                 self._delete(call, vhost, queue, now_ms)
         else:
             raise link_records.MalformedRecordError(f"a call of the unknown kind {kind}")
+
+    def _awaits_deletion(self, call: i64, queue: Queue) -> bool:
+        """Whether the cluster is deciding that `queue` goes; then the call waits for that."""
+        source = queue.confirm_source
+        if source is None or not source.is_leaving:
+            return False
+        source.leaving_waits.append(_HeldCall(call, self._answers).on_decided)
+        return True
 
     def _delete(self, call: i64, vhost: Vhost, queue: Queue, now_ms: i64) -> None:
         pending = _PendingDelete(call, queue.ready_count, self._answers)

@@ -50,6 +50,7 @@ from warrenmq.queues.readers.group_error import (
     beyond_text,
     gone_error,
     lapsed_error,
+    leaving_error,
     moved_error,
 )
 from warrenmq.queues.readers.reservation import ENOUGH, EVERYTHING, LOADING, MORE, Reservation
@@ -162,6 +163,9 @@ class GroupMember:
             raise self.lapse()
         if queue is None:
             raise gone_error(self.group_name, self.queue_name, self.incarnation)
+        source = queue.confirm_source
+        if source is not None and source.is_leaving:
+            raise leaving_error(self.group_name, self.queue_name, self.incarnation)
         queue.last_used_ms = now_ms
         return queue
 

@@ -49,6 +49,14 @@ def moved_error(group: bytes, queue: bytes, incarnation: i64) -> GroupError:
     )
 
 
+def leaving_error(group: bytes, queue: bytes, incarnation: i64) -> GroupError:
+    """The refusal of a queue while the cluster decides that it goes: the reader asks again."""
+    return GroupError(
+        MOVED,
+        f"{_subject(group, queue, incarnation)} was unused, and the cluster is deleting it",
+    )
+
+
 def lapsed_error(
     group: bytes, queue: bytes, incarnation: i64, acked: i64, reserved: i64
 ) -> GroupError:

@@ -14,8 +14,8 @@ SIDE_BY_SIDE ?= 0
 PYTEST ?= timeout --foreground --signal=INT --kill-after=60 4700 $(BIN)/python -m pytest -n $(SIDE_BY_SIDE)
 PYTEST_ARGS ?=
 
-# Lint, the demo and four parts of the tests run in parallel; each starts when its part of the set-up is done.
-MAKEFLAGS += --jobs=6
+# Lint, the demo and five parts of the tests run in parallel; each starts when its part of the set-up is done.
+MAKEFLAGS += --jobs=7
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-cluster test test-pure test-compiled tidy simulate mutants serve bench pictures peers differential lint format lock build docs clean
@@ -76,20 +76,21 @@ demo: setup ## the main job on real input, with a kill -9 in the middle
 demo-cluster: setup ## a mirrored queue on three nodes loses its master three times, judged and drawn
 	@$(BIN)/python -m demo.cluster
 
-# Four processes share the tests: the compiled half but for APART and the management, the interpreted half, APART, and
-# the management. They wait more than they compute.
-test: lint test-most test-interpreted test-apart test-management ## everything that a change must pass
+# Five processes share the tests: the compiled half but for APART, JOBS and the management, the interpreted half, APART,
+# JOBS, and the management. They wait more than they compute.
+test: lint test-most test-interpreted test-apart test-jobs test-management ## everything that a change must pass
 
 # What runs once: tests of code that is never compiled, tests that use or kill a node from outside, and tests that start
 # whole clusters. tests/protocol shows that both builds do the same for a client; the tests of the simulator show, for
 # both builds, that crashes lose nothing that was confirmed.
-ONCE := admin/control admin/definitions admin/readers bench cli cluster/groups cluster/membership cluster/metadata \
-	cluster/mirrored cluster/nodes cluster/partitions cluster/rig cluster/ring cluster/sinks/test_real_movers.py \
-	cluster/sinks/test_real_receipts.py demo differential examples hostile interop kill management mutants packaging \
-	peers perf pipeline server simulator/checker simulator/test_planted_bugs.py spark store/test_check.py store/test_lost_definitions.py \
-	store/test_salvage.py tables/rabbitmq tables/test_logs.py tables/test_store.py testing tidy topology warrenctl
-# Spark, which one process starts once, and tests that wait for processes of their own.
-APART := bench cli cluster demo packaging pipeline simulator/checker spark testing
+ONCE := admin/control admin/definitions admin/readers bench cli cluster demo differential examples hostile interop kill \
+	management mutants packaging peers perf pipeline server simulator/checker simulator/test_planted_bugs.py spark \
+	store/test_check.py store/test_lost_definitions.py store/test_salvage.py tables/rabbitmq tables/test_logs.py \
+	tables/test_store.py testing tidy topology warrenctl
+# Clusters, and Spark, which one process starts once.
+APART := cluster simulator/checker spark
+# Jobs, which share a Spark of their own, and tests that wait for processes of their own.
+JOBS := bench cli demo packaging pipeline testing
 
 # Prints its log when it is over, as what runs beside it prints, too.
 define beside
@@ -106,14 +107,17 @@ test-interpreted: $(VENV)/requirements
 	$(call beside,$(MAKE) --no-print-directory test-pure)
 
 test-most: setup
-	@$(call compiled,$(APART:%=--ignore=tests/%) --ignore=tests/management)
+	@$(call compiled,$(APART:%=--ignore=tests/%) $(JOBS:%=--ignore=tests/%) --ignore=tests/management)
 
 test-apart: setup
 	$(call beside,$(call compiled,$(APART:%=tests/%)))
 
+test-jobs: setup
+	$(call beside,$(call compiled,$(JOBS:%=tests/%)))
+
 test-management: setup
 	$(call beside,$(call compiled,tests/management))
-.PHONY: test-interpreted test-most test-apart test-management
+.PHONY: test-interpreted test-most test-apart test-jobs test-management
 
 test-compiled: setup ## the tests against the compiled build in .venv
 	@$(call compiled)

@@ -29,9 +29,9 @@ class QueueState:
 class VhostState:
     """The state of one vhost: its store and its defined queues.
 
-    `queues` is by the id in the store, which levels and buckets have as well. `waiting` counts, by the name of a sink, the messages that the sink has
-    committed and that are in no queue yet. `damage` describes losses of which the number of
-    messages is not known.
+    `queues` is by the id in the store, which levels and buckets have as well. `waiting` counts, by
+    the name of a sink, the messages that the sink has committed and that are in no queue yet.
+    `damage` describes losses of which the number of messages is not known.
     """
 
     id: int

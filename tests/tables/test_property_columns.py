@@ -56,7 +56,7 @@ def any_blocks(draw: st.DrawFn) -> bytes:
 
 @given(st.lists(any_blocks(), max_size=3), st.integers(0, 1))
 def test_columns_of_any_blocks(blocks: list[bytes], skipped: int) -> None:
-    """Every column of every block is as the decoders give it, and null for what is no block."""
+    """Columns equal what the codec decodes; bytes that are no property block give null."""
     found = property_columns(pa.array(blocks, pa.binary()).slice(skipped), SCHEMA)
     expected = [_expected(block) for block in blocks[skipped:]]
     for column in SCHEMA:

@@ -18,7 +18,7 @@ A, B, C = b"a", b"b", b"c"
 
 
 def told(before: Group, group: Group | None) -> list[tuple[str, str]]:
-    """The events of all nodes about a change: what, and of which copy."""
+    """The event and the copy it is about, of each event that any node tells of a change."""
     found = []
     for node in (A, B, C):
         for event, fields in events_of(b"q", before, made(group), node):

@@ -27,7 +27,7 @@ _JOB: Final = "job.json"
 
 
 class MetricsJob(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the windows in a directory are: none of it may change while the directory grows."""
+    """The settings of a directory of windows, which stay the same in all runs that add to it."""
 
     id: str
     format: Format

@@ -116,7 +116,7 @@ class Comparison:
         self._rows = {name: rows for name, rows in self._rows.items() if len(rows)}
 
     def keep(self, confirmed: Array) -> dict[int, int]:
-        """Forget the rows of messages that not all copies have and that are not in `confirmed`.
+        """Keep only those messages missing in a copy that `confirmed` has as well.
 
         Returns how many were forgotten, by kind.
         """

@@ -66,7 +66,10 @@ class DescribeTask:
 
 
 def describe(task: DescribeTask) -> int:
-    """In a worker: write the table of the rows; returns their number. Raises ReadError, OSError."""
+    """In a worker: write the differing messages as a table, and return how many rows it has.
+
+    Raises ReadError and OSError.
+    """
     rows = np.load(task.rows)
     described: list[dict[str, Any]] = []
     for stretch in task.stretches:

@@ -129,7 +129,7 @@ def _side(
     is_complete: bool,
 ) -> Side:
     if level is None:
-        # The store knows of no message of this level that it would have settled.
+        # The store has nothing of this level, so its copy has settled no message.
         return Side(None, until, 1, 1, no_runs(), False, is_complete)
     parts = []
     for each in level.parts:

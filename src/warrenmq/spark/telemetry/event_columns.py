@@ -40,7 +40,7 @@ _NEVER_NULL: Final = frozenset(("seq", "time", "event"))
 
 
 def event_schema() -> StructType:
-    """All columns, when the user gives no schema."""
+    """The schema of a read for which the user gives none: all columns."""
     return StructType([StructField(name, kind) for name, kind in EVENT_COLUMNS.items()])
 
 

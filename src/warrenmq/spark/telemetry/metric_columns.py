@@ -59,7 +59,7 @@ METRICS: Final = (*dict.fromkeys(name for each in METRICS_OF.values() for name i
 
 
 def metric_schema() -> StructType:
-    """All columns, when the user gives no schema."""
+    """The schema of a read for which the user gives none: all columns."""
     return StructType([StructField(name, kind) for name, kind in METRIC_COLUMNS.items()])
 
 

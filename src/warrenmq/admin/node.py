@@ -100,6 +100,18 @@ class AdminVhost:
                 f"queue '{name_text(name)}' is served by node {name_text(remote.home.name)}",
             )
 
+    def expect_elsewhere(self, names: Iterable[bytes]) -> None:
+        """Raise GroupError if this node serves one of the queues `names`.
+
+        The asker takes another node for its home. It may have asked before the queue moved here,
+        and would have the group leave it.
+        """
+        for name in names:
+            if name in self._vhost.queues:
+                raise GroupError(
+                    MOVED, f"queue '{name_text(name)}' has moved to this node, and is served here"
+                )
+
     def expect_served_here(self, incarnations: Iterable[int]) -> None:
         """Raise GroupError if another node serves one of the queues of these incarnations."""
         wanted = set(incarnations)

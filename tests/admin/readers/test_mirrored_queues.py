@@ -278,7 +278,7 @@ def test_what_leaves_the_queue_leaves_its_copies(pair: tuple[Copy, Copy]) -> Non
     master.client.must(DeleteGroup("g"))
     master.tell(mirror)
     assert set(mirror.node.disk.groups) == {b"other"}
-    master.client.must(OpenGroup("other", [], elsewhere=[b"q"]))
+    master.client.must(OpenGroup("other", [], elsewhere=[b"not here"]))
     assert other.incarnation == BIRTH
     master.tell(mirror)
     assert mirror.node.disk.groups == {} and mirror.node.disk.members == {}
@@ -308,6 +308,22 @@ def test_a_group_that_moves_off_a_node_leaves_the_parts_in_its_copies(
     mirror.lead(2)
     newer = dataclasses.replace(group, epoch=group.epoch + 5)
     assert end_of(mirror.client.must(newer.reserve(0, 10))) == end
+
+
+def test_a_reader_that_missed_a_move_does_not_make_the_group_leave_its_queue(
+    pair: tuple[Copy, Copy],
+) -> None:
+    """It takes the new master for a node that has other queues of the group, or none."""
+    master, mirror = pair
+    group = opened(master)
+    end = end_of(master.client.must(group.reserve(0, 10)))
+    master.tell(mirror)
+    mirror.lead(2)
+    for queues in ([], [b"other0"]):
+        for may_rebind in (False, True):
+            request = OpenGroup("g", queues, may_rebind=may_rebind, elsewhere=[b"q"])
+            assert mirror.client.refused(request) == MOVED
+    assert end_of(mirror.client.must(group.reserve(0, 10))) == end
 
 
 def test_a_copy_that_is_not_complete_is_data_loss_with_its_range(pair: tuple[Copy, Copy]) -> None:

@@ -84,6 +84,7 @@ class GroupCalls:
         if request.elsewhere and not request.may_rebind:
             self._vhost.reader_groups.refuse_moved(request.group.encode(), request.elsewhere)
         if request.elsewhere and not request.queues:
+            self._vhost.expect_elsewhere(request.elsewhere)
             self._leave(request.group.encode())
             return
         starts: dict[int, int] = {}
@@ -143,6 +144,7 @@ class GroupCalls:
         seek_time(queue, request.start, on_found)
 
     def _open(self, request: requests.OpenGroup, starts: dict[int, int]) -> None:
+        self._vhost.expect_elsewhere(request.elsewhere)
         group = self._vhost.reader_groups.open(
             request.group.encode(),
             self._opener,

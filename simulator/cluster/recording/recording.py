@@ -96,6 +96,8 @@ class Recording:
         self._crashed_us: dict[str, int] = {}
         # Transient queues of which no copy is left, each with the moment at which it began anew.
         self._emptied_us: dict[str, int] = {}
+        # When each queue got its first reader group.
+        self._grouped_us: dict[str, int] = {}
         # Messages that were handed over from delays.
         self._handed_over: set[str] = set()
         # Messages of sinks.
@@ -187,6 +189,24 @@ class Recording:
     def may_be_double(self, message: str) -> bool:
         """Whether a death may have doubled a message: it was handed over, alive or dead."""
         return is_letter(message) or message in self._handed_over
+
+    def grouped(self, queue: str) -> None:
+        """A reader group has opened a queue."""
+        self._grouped_us.setdefault(queue, self._now_us())
+
+    def may_leave_batches(self, message: str, queue: str) -> bool:
+        """Whether a crash may have taken a message of a queue from a batch that was read.
+
+        It was transient and came before the queue's first reader group, so that a copy may have
+        moved it to its disk by then, which is not written again.
+        """
+        sent = self.promises.sent.get(message)
+        return (
+            sent is not None
+            and not sent.is_persistent
+            and sent.at_us < self._grouped_us.get(queue, 0)
+            and self._crashed_us.get(queue, 0) >= sent.at_us
+        )
 
     def _publish(
         self,

@@ -107,7 +107,7 @@ class GroupReader:
         self._late: AdminClient | None = None
         # Messages that the session has got and not acked, by seq id.
         self._unacked: set[int] = set()
-        self._rows = Rows(name, 0, self._may_double)
+        self._rows = Rows(name, 0, self._may_double, self._may_miss)
 
     # -- steps -------------------------------------------------------------------------------------
 
@@ -279,8 +279,9 @@ class GroupReader:
         self._unacked.clear()
         self._acked = acked
         self._answered = self._past_epoch = self._opened_epoch = 0
-        self._rows = Rows(self._session, acked, self._may_double)
+        self._rows = Rows(self._session, acked, self._may_double, self._may_miss)
         recording.started(self._session, self._life, member.name, 0)
+        recording.grouped(self._life)
 
     def _refused(self, reply: Reply) -> None:
         """Begin anew: the node has refused a request."""
@@ -315,6 +316,9 @@ class GroupReader:
 
     def _may_double(self, message: str) -> bool:
         return self._world.recording.may_be_double(message)
+
+    def _may_miss(self, message: str) -> bool:
+        return self._world.recording.may_leave_batches(message, self._life)
 
     def _master_epoch(self) -> int:
         """The epoch of the master that the group reads from."""

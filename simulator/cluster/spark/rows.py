@@ -21,11 +21,22 @@ class Row(NamedTuple):
 
 
 class Rows:
-    """The rows of one session of `reader`; `may_double`: which messages may come as two rows."""
+    """The rows of one session of `reader`.
 
-    def __init__(self, reader: str, first: int, may_double: Callable[[str], bool]) -> None:
+    `may_double`: which messages may come as two rows; `may_miss`: which a crash may have taken from
+    a batch that was read.
+    """
+
+    def __init__(
+        self,
+        reader: str,
+        first: int,
+        may_double: Callable[[str], bool],
+        may_miss: Callable[[str], bool],
+    ) -> None:
         self._reader = reader
         self._may_double = may_double
+        self._may_miss = may_miss
         self._rows: dict[int, Row] = {}
         self._seqs: dict[str, int] = {}
         # What lies below has been read to its end: nothing new may appear there.
@@ -52,11 +63,15 @@ class Rows:
     def end(self, first: int, end: int, seqs: list[int]) -> None:
         """The range [first, end) was read to its end, and had its rows at `seqs`."""
         expected = sorted(seq for seq in self._rows if first <= seq < end)
-        if seqs != expected:
+        found = set(seqs)
+        if seqs != [seq for seq in expected if seq in found or not self._is_gone(seq)]:
             raise self._violation(f"[{first}, {end}) has rows at {seqs}, and had {expected}")
         if end > self._known_upto:
             self._known_upto = end
             self.batches.append((first, end))
+
+    def _is_gone(self, seq: int) -> bool:
+        return self._may_miss(self._rows[seq].message)
 
     def forget(self, upto: int) -> None:
         """The program has committed the batches that end at `upto` or before."""

@@ -35,10 +35,12 @@ def test_a_stream_reads_queues_of_all_nodes_through_any(trio: list[ClusterNode])
     checkpoint = Checkpoint()
     query = Query(make_reader(trio[0], "all"), checkpoint, max_rows=12)
     query.run_batch()
-    assert 1 <= len(read(checkpoint)) <= 12
+    read_count = len(read(checkpoint))
+    assert 1 <= read_count <= 12
     reported = json.dumps(query.reader.reportLatestOffset())
     (lag,) = lag_of({"sources": [{"latestOffset": reported}]})
-    assert lag.messages == 30 - len(read(checkpoint))
+    # What a late node has reserved already comes with a later batch.
+    assert 30 - 12 <= lag.messages <= 30 - read_count
     shown = warren_json("group", "show", "all", "--uri", trio[1].uri)
     assert [member["queue"] for member in shown["members"]] == ["all1", "all2", "all3"]
     assert shown["lag"] == 30

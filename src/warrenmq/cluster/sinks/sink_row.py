@@ -2,7 +2,7 @@
 
 A row has *copies* from the commit of a batch until all of its messages are in their queues: the
 nodes that have the stages of the batch, with the ids of these, in the order of the commit. One of
-the nodes is the mover. The messages of a sink have positions, which count on from batch to batch.
+the nodes is the mover, at first the first one. The messages of a sink have positions, which count on from batch to batch.
 """
 
 from __future__ import annotations
@@ -40,6 +40,11 @@ def copies_of(row: PutSink) -> dict[bytes, list[int]]:
         return {copy.node: copy.stages for copy in _decoder.decode(row.copies)}
     except msgspec.DecodeError as error:
         raise MetadataDamaged(f"the copies of a sink are damaged: {error}") from None
+
+
+def first_mover(copies: Copies) -> bytes:
+    """The node that has committed the batch and was the first to publish it; b"" for no copies."""
+    return next(iter(copies), b"")
 
 
 def sink_key(row: PutSink) -> bytes:
@@ -98,10 +103,14 @@ def with_copies(row: PutSink, copies: Copies, mover: bytes) -> PutSink:
 
 
 def without_node(row: PutSink, node: bytes) -> PutSink | None:
-    """The row without the stages of `node`; None if it names none. Raises MetadataDamaged."""
+    """The row without the stages of `node`; None if it names none. Raises MetadataDamaged.
+
+    If another node has to be the mover then, it is not the first of the copies, unless it has the
+    only ones: so it does not pass for the first mover.
+    """
     copies = copies_of(row)
     if node not in copies:
         return None
     del copies[node]
-    mover = next(iter(copies), b"") if row.mover == node else row.mover
+    mover = next(reversed(copies), b"") if row.mover == node else row.mover
     return with_copies(row, copies, mover)

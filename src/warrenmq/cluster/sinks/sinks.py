@@ -28,6 +28,7 @@ from warrenmq.cluster.sinks.sink_row import (
     Copies,
     committed,
     copies_of,
+    first_mover,
     sink_key,
     with_copies,
     without_node,
@@ -148,9 +149,11 @@ class ClusterSinks:
         sink.stages = []
         if row.mover == self._name and stages is not None:
             before_first = row.before_first
+            is_repeated = row.mover != first_mover(copies)
             for stage in stages:
                 stage.sink_key = key
                 stage.before_first = before_first
+                stage.is_repeated = is_repeated
                 before_first += stage.message_count
             sink.stages = stages
             staging.mover.begin(sink)

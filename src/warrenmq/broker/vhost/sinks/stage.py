@@ -92,6 +92,9 @@ class Stage:
         # b"": the node runs alone.
         self.sink_key: bytes = b""
         self.before_first: i64 = 0
+        # Another node was the mover before: it may have published any of the messages, and the
+        # master of a mirrored queue may have handed them out and died since.
+        self.is_repeated: bool = False
         # True while the next message is being read from disk.
         self.is_waiting: bool = False
 

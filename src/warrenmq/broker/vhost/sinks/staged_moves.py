@@ -144,7 +144,8 @@ class StagedMoves:
             entry.seq,
         )
         queues = self._routes.queues_for(stage.target, staged.address, properties)
-        return _Move(message, queues, self._routes.waits, properties, entry.redelivered)
+        is_known = entry.redelivered or stage.is_repeated
+        return _Move(message, queues, self._routes.waits, properties, is_known)
 
     def arrive(self, move: _Move, now_ms: i64) -> None:
         """Publish to queues of this node."""

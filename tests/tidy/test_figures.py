@@ -1,4 +1,4 @@
-"""Measured figures stand in docs/benchmarks.md; other pages repeat rows of it, word by word."""
+"""Measured figures stand in docs/benchmarks.md; other pages repeat rows of it word by word."""
 
 import re
 from pathlib import Path

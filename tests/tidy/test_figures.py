@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from tools.draw_benchmarks import PAGE, TARGET, drawing, figures
+
 ROOT = Path(__file__).parents[2]
 ROW = re.compile(r"^\| .* \| [\d,.]+ (?:msg/s|ms|s) \|.*\|$", re.MULTILINE)
 
@@ -24,3 +26,8 @@ def test_pages_say_when_their_figures_were_measured() -> None:
     for page in ("README.md", "docs/compare.md"):
         text = " ".join((ROOT / page).read_text("utf-8").split())
         assert date in text, page
+
+
+def test_the_picture_is_drawn_of_the_page() -> None:
+    """`make docs` draws it."""
+    assert TARGET.read_text("utf-8") == drawing(figures(PAGE.read_text("utf-8")))

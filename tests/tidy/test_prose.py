@@ -177,7 +177,7 @@ def test_pages_that_code_names_are_there() -> None:
 
 
 def test_the_site_builds_and_each_page_is_in_its_menu(tmp_path: Path) -> None:
-    """mkdocs builds the site, with the tour on its first page; it fails on a dead link or anchor."""
+    """mkdocs builds the site, the tour on its first page, and fails on a dead link or anchor."""
     pytest.importorskip("mkdocs")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path],

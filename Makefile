@@ -170,8 +170,9 @@ build: setup ## a wheel with the compiled modules, and the source distribution, 
 	@$(BIN)/uv build --quiet --no-config --sdist --no-build-isolation --python $(BIN)/python -o dist $(TREE)
 	@ls dist
 
-docs: $(VENV)/requirements ## docs/map.md from the sources, then docs/ as a site in build/site
+docs: $(VENV)/requirements ## docs/map.md from the sources, the picture of benchmarks.md, then docs/ as a site in build/site
 	@$(BIN)/python tools/generate_map.py
+	@$(BIN)/python tools/draw_benchmarks.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 lock: $(VENV)/requirements ## resolve the requirements anew

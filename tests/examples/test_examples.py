@@ -1,6 +1,7 @@
 """The examples of applications with tests pass as they are, each as its reader runs it."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,15 @@ EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 TIMEOUT_S = 240
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(TIMEOUT_S + 60)]
+
+
+def test_the_page_of_the_outbox_shows_the_example() -> None:
+    """Each block of docs/outbox.md is in the example, word by word."""
+    page = (EXAMPLES.parent / "docs" / "outbox.md").read_text("utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    example = (EXAMPLES / "outbox_shop.py").read_text("utf-8")
+    assert len(blocks) == 3
+    assert [block for block in blocks if block not in example] == []
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("test_*.py")))

@@ -177,11 +177,11 @@ def test_pages_that_code_names_are_there() -> None:
 
 
 def test_the_site_builds_and_each_page_is_in_its_menu(tmp_path: Path) -> None:
-    """mkdocs builds the site; it fails on a dead link, anchor or menu page."""
+    """mkdocs builds the site, the tour on its first page, and fails on a dead link or anchor."""
     pytest.importorskip("mkdocs")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "index.html").exists()
+    assert "tour.parquet" in (tmp_path / "index.html").read_text("utf-8")

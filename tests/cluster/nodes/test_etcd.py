@@ -109,8 +109,8 @@ def test_clients_go_on_without_etcd(cluster: RealCluster, tmp_path: Path) -> Non
             for member in members:
                 member.launch()
             await_writable(cluster)
-            # A declaration waits for the nodes that are announced, and leases may have ended. A node's
-            # own declaration is decided only while it is announced.
+            # A declaration waits for the nodes that are announced, and leases may have ended. What
+            # a node declares is decided only while it is announced.
             for number, client in enumerate(clients):
                 client.declare(b"own-%d" % number, durable=True)
             for name in NAMES:

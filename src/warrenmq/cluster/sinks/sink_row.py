@@ -2,7 +2,8 @@
 
 A row has *copies* from the commit of a batch until all of its messages are in their queues: the
 nodes that have the stages of the batch, with the ids of these, in the order of the commit. One of
-the nodes is the mover, at first the first one. The messages of a sink have positions, which count on from batch to batch.
+the nodes is the mover, at first the first one. The messages of a sink have positions, which count
+on from batch to batch.
 """
 
 from __future__ import annotations

@@ -27,11 +27,18 @@ class NeededCopies:
         # How often a policy was set.
         self.changes = 0
         self._publishes: dict[str, _Publish] = {}
+        # Queues that have had a master. Until then a queue that a policy begins to mirror is a
+        # plain one, and takes messages as such.
+        self._led: set[str] = set()
+
+    def led(self, queue: str) -> None:
+        """A node has become the master of a queue."""
+        self._led.add(queue)
 
     def published(self, message: str, queues: tuple[str, ...], at_us: int) -> None:
         """A message is sent to `queues`."""
         if self.of is not None:
-            needed = {queue: self.of(queue) for queue in queues}
+            needed = {queue: self.of(queue) for queue in queues if queue in self._led}
             self._publishes[message] = _Publish(at_us, self.changes, needed)
 
     def confirmed(self, message: str, at_us: int) -> None:

@@ -356,6 +356,7 @@ class Recording:
     def leads(self, queue: str, epoch: int, node: str) -> None:
         """A node has become the master of a queue; consumers may have to move to it."""
         self.fault(MOVE, node)
+        self.needed_copies.led(queue)
         self._is_disturbed |= epoch > 1
         self._add(MasterReport(self._now_us(), queue, epoch, node))
 

@@ -42,6 +42,8 @@ class _Copy:
     def __init__(self) -> None:
         self.epoch = 1
         self.received = 0
+        # It has been synchronised since it was complete, so it may have messages without receipts.
+        self.is_partial = False
         # Messages that it has handed out as a master, in this run of its node.
         self.delivered_count = 0
 
@@ -92,9 +94,13 @@ class MirrorWatch(MemberWatch):
             replica = place.replica
             if replica.master is not None:
                 self._look_at_master(member.name, life, place)
-            elif replica.mirror is not None and _is_complete(replica.mirror):
+            elif replica.mirror is not None:
                 copy = self._copy(life, member.name)
-                copy.epoch, copy.received = replica.mirror.epoch, replica.mirror.received_upto
+                if _is_complete(replica.mirror):
+                    copy.is_partial = False
+                    copy.epoch, copy.received = replica.mirror.epoch, replica.mirror.received_upto
+                elif replica.mirror.target is not None:
+                    copy.is_partial = True
 
     def _copy(self, life: str, node: str) -> _Copy:
         return self._copies.setdefault((life, node), _Copy())
@@ -123,6 +129,10 @@ class MirrorWatch(MemberWatch):
 
     def _on_promoted(self, node: str, life: str, place: MirrorPlace, epoch: int) -> None:
         self._recording.leads(life, epoch, node)
+        copy = self._copy(life, node)
+        if copy.is_partial:
+            copy.is_partial = False
+            self._recording.promises.promoted_partial(life, self._recording.at_us)
         before = self._group_before(place, epoch)
         if before is None:
             return

@@ -52,6 +52,8 @@ class Promises:
         # The last unsafe promotion of each queue.
         self._unsafe_us: dict[str, int] = {}
         self._unsafe_epochs: dict[str, int] = {}
+        # When a copy led each queue last that was being synchronised when its last master died.
+        self._partial_us: dict[str, int] = {}
         # When a crash has taken the transient messages of a queue last.
         self._crashed_us: dict[str, int] = {}
         # When a queue was found empty (ms).
@@ -91,6 +93,14 @@ class Promises:
     def crashed(self, queue: str, at_us: int) -> None:
         """A crash has taken the transient messages of a queue."""
         self._crashed_us[queue] = at_us
+
+    def promoted_partial(self, queue: str, at_us: int) -> None:
+        """A copy leads a queue that may have messages of sinks without receipts."""
+        self._partial_us[queue] = at_us
+
+    def may_double(self, message: str, queue: str) -> bool:
+        """Whether a queue may have a message of a sink twice: it was under way at such a moment."""
+        return self._partial_us.get(queue, -1) >= self.sent[message].at_us
 
     def is_unsafe_since(self, queue: str, at_us: int) -> bool:
         """Whether an unsafe promotion may have lost messages of a queue since then."""

@@ -138,6 +138,28 @@ def test_the_age_of_the_oldest_unacked_delivery() -> None:
     assert ages["slow"] == first and ages["quick"] <= 6 and ages["unread"] is None
 
 
+def test_the_age_of_the_oldest_unacked_delivery_of_a_consumer() -> None:
+    """Each consumer of a channel has its own."""
+    memory = MemoryBroker()
+    channel = Peer(memory.connect()).open(heartbeat=0).channel()
+    for name in (b"slow", b"quick", b"idle"):
+        channel.declare(name)
+        channel.consume(name, name)
+    channel.publish(b"slow", b"m")
+    memory.advance(60_000)
+    channel.publish(b"quick", b"m")
+    memory.advance(5_000)
+    columns = ("queue_name", "messages_unacknowledged", "oldest_unacknowledged_seconds")
+    found = {row["queue_name"]: row for row in rows(memory.broker, "consumers", *columns)}
+    ages = {name: row["oldest_unacknowledged_seconds"] for name, row in found.items()}
+    assert [found[name]["messages_unacknowledged"] for name in ("slow", "quick", "idle")] == [
+        1,
+        1,
+        0,
+    ]
+    assert 55 <= ages["slow"] <= 66 and ages["quick"] <= 6 and ages["idle"] is None
+
+
 def test_a_connection_in_its_handshake_is_listed() -> None:
     memory = MemoryBroker()
     peer = "[::1]:50000 -> 127.0.0.1:5671"
@@ -170,7 +192,8 @@ def test_columns_of_channels_and_consumers() -> None:
         {
             "queue_name": "taken", "channel_pid": "<warren@localhost.1.1.1>", "consumer_tag": "tag",
             "ack_required": True, "prefetch_count": 2, "active": True, "activity_status": "up",
-            "arguments": {"x-priority": 3},
+            "arguments": {"x-priority": 3}, "messages_unacknowledged": 2,
+            "oldest_unacknowledged_seconds": 0.0,
         }
     ]  # fmt: skip
     busy.memory.holds_commits = False

@@ -232,13 +232,16 @@ class AdminNode:
         self.control: ControlHost | None = None
         # The cluster of the node; None on one that runs alone.
         self.cluster: ClusterControl | None = None
+        # The time of the broker in ms since 1970; None on a node without a clock of its own.
+        self.now_ms: Callable[[], int] | None = None
         # The token of the control file; "" = no local logins.
         self.token = ""
 
     def status(self, only: AdminVhost | None) -> NodeStatus:
         """Status of the node and of all its vhosts, or of `only` one."""
         vhosts = self.all_vhosts() if only is None else [only]
-        return node_status(self._broker, self.name, [vhost.status() for vhost in vhosts])
+        now_ms = None if self.now_ms is None else self.now_ms()
+        return node_status(self._broker, self.name, [each.status() for each in vhosts], now_ms)
 
     def locate(self, vhost: AdminVhost, rights: Rights, request: LocateQueues) -> QueuesLocated:
         """Where queues live; see `homes.locate`."""

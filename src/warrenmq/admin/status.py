@@ -32,8 +32,10 @@ from warrenmq.store.upkeep.write_figures import WriteFigures, amplification, wri
 from warrenmq.vocabulary.names import name_text
 
 
-def node_status(broker: Broker, name: str, vhosts: list[VhostStatus]) -> NodeStatus:
-    """Status of the node called `name`, with the given status of its vhosts."""
+def node_status(
+    broker: Broker, name: str, vhosts: list[VhostStatus], now_ms: int | None
+) -> NodeStatus:
+    """Status of the node called `name`, with the given time and status of its vhosts."""
     alarms = broker.alarms
     on = [("memory", alarms.memory_since_ms), ("disk", alarms.disk_since_ms)]
     return NodeStatus(
@@ -52,6 +54,7 @@ def node_status(broker: Broker, name: str, vhosts: list[VhostStatus]) -> NodeSta
         vhosts=vhosts,
         blocked=sum([connection.throttle.is_blocked for connection in broker.connections]),
         paging_limit_bytes=broker.paging_limit_bytes,
+        now_ms=now_ms,
     )
 
 

@@ -110,6 +110,14 @@ def top(context: typer.Context) -> None:
 
 
 @app.command(context_settings=_PASS_THROUGH, add_help_option=False)
+def trace(context: typer.Context) -> None:
+    """Print the messages of a vhost as clients publish and get them, for a while."""
+    from warrenmq.cli.trace.command import trace_command
+
+    _hand_over(trace_command, context)
+
+
+@app.command(context_settings=_PASS_THROUGH, add_help_option=False)
 def group(context: typer.Context) -> None:
     """List, show or delete reader groups of a running node."""
     from warrenmq.cli.group import group as commands

@@ -70,13 +70,16 @@ class Node:
     @property
     def admin_address(self) -> NodeAddress:
         """Where the node takes admin sessions, and the login there."""
-        address = self.address
+        if self.local is None or self.names_user:
+            return self.amqp_address
+        return LocalAddress(self.local.control, self.address.vhost)
+
+    @property
+    def amqp_address(self) -> NodeAddress:
+        """Where the node takes AMQP clients, with the user of the URI."""
         if self.local is None:
-            return address
-        control = self.local.control
-        if not self.names_user:
-            return LocalAddress(control, address.vhost)
-        host, _, port = control.address.rpartition(":")
+            return self.address
+        host, _, port = self.local.control.address.rpartition(":")
         return NodeAddress(node_uri(self.uri, host=host, port=int(port)))
 
     @property

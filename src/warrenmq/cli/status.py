@@ -3,7 +3,11 @@
 Exit status: 0, or 2 with one line on standard error when the node does not answer or refuses.
 """
 
+import time
+from typing import Annotated, Any, Final
+
 import msgspec
+import typer
 
 from warrenmq.admin.protocol.figures import (
     ContentStatus,
@@ -15,13 +19,23 @@ from warrenmq.admin.protocol.figures import (
 )
 from warrenmq.cli import queue_rows
 from warrenmq.cli.connection import Node, node_client, takes_node
+from warrenmq.cli.durations import durations_as_json, measured, print_durations
 from warrenmq.cli.output import AsJson, print_json, print_rows
 from warrenmq.offline.sizes import size_text, writes_text
+
+# Differences of clocks that are shown (s): a smaller one may be the way to the node.
+_CLOCK_S: Final = 1.0
 
 
 @takes_node
 def status_command(
     node: Node,
+    measure: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1, metavar="SECONDS", help="Also measure for so long what clients wait for."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the state of a running node and the figures of its stores.
@@ -30,11 +44,20 @@ def status_command(
     the vhost that they name.
     """
     with node_client(node, "warren status") as client:
+        durations = None if measure is None else measured(client, measure)
         status = client.request(DescribeNode(), NodeStatus)
+        clock_s = time.time()
     if as_json:
-        print_json(msgspec.to_builtins(status))
+        found: dict[str, Any] = msgspec.to_builtins(status)
+        if durations is not None:
+            found["durations"] = durations_as_json(durations)
+        print_json(found)
         return
     _print_node(status)
+    if status.now_ms is not None:
+        _print_clock(status.now_ms / 1000 - clock_s)
+    if durations is not None and measure is not None:
+        print_durations(durations, measure)
     for each in status.vhosts:
         _print_vhost(each)
 
@@ -71,6 +94,12 @@ def _print_node(status: NodeStatus) -> None:
         f"a slow disk stopped publishers {status.flow_stops} times"
     )
     print(f"alarms: {alarms}")
+
+
+def _print_clock(ahead_s: float) -> None:
+    if abs(ahead_s) > _CLOCK_S:
+        way = "ahead of" if ahead_s > 0 else "behind"
+        print(f"clock: the node's is {abs(ahead_s):.0f} s {way} the one of this machine")
 
 
 def _print_vhost(vhost: VhostStatus) -> None:

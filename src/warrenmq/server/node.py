@@ -117,6 +117,7 @@ class Node:
         self._tick_due_ns = 0
         self.admin = AdminNode(self.broker)
         self.admin.name = config.node_name
+        self.admin.now_ms = self.clock.now_ms
         self._backup_surroundings = BackupServices(
             loop.call_soon_threadsafe,
             config.data_dir,

@@ -15,6 +15,7 @@ from warrenmq.queues.backing.entry_deque import BLOCK_ENTRIES, EntryDeque
 from warrenmq.queues.backing.variable_queue import VariableQueue
 from warrenmq.queues.backing.waiting_consumers import ConsumerCircle
 from warrenmq.queues.entry import Consumer, Entry
+from warrenmq.server.config.keys import SIZE_MAX
 from warrenmq.store.model.message import Message, QueueLedger
 
 QUEUE = ModelHost().declare(durable=False)
@@ -374,6 +375,33 @@ def test_the_age_of_a_delivery_is_never_too_high() -> None:
             del delivered[taken]
     window.take_all()
     assert window.oldest(1) == []
+
+
+@pytest.mark.parametrize("timeout_ms", [12 * 3_600_000, SIZE_MAX])
+def test_the_age_of_a_delivery_with_a_long_timeout(timeout_ms: int) -> None:
+    """One delivery waits for two days while others come and go: it is known to within an hour."""
+    window = UnackedWindow()
+    first = entry(1)
+    first.delivery_tag = 1
+    window.append(first)
+    began_ms = dict.fromkeys([1], 0)
+    for now_ms in range(0, 2 * 86_400_000, 60_000):
+        one = entry(2 + now_ms)
+        one.delivery_tag = 2 + now_ms
+        window.append(one)
+        began_ms[one.delivery_tag] = now_ms
+        is_overdue = window.is_overdue(now_ms, timeout_ms)
+        assert is_overdue == (now_ms > timeout_ms)
+        # Each is acked after ten hours, but for the first one.
+        late = now_ms - 10 * 3_600_000
+        if late >= 0:
+            assert window.take(2 + late) is not None
+        for back_ms, error_ms in ((20 * 60_000, 60_000), (9 * 3_600_000, 3_600_000)):
+            tag = 2 + max(now_ms - back_ms, 0)
+            age_ms = now_ms - began_ms[tag]
+            assert age_ms - error_ms <= window.age_ms(tag) <= age_ms
+    # The test reads internals: the notes are few.
+    assert len(window._mark_times) < 120
 
 
 # -- the circle of consumers -----------------------------------------------------------------------

@@ -4,11 +4,15 @@ Differences to RabbitMQ's columns of connections:
 
 * `recv_cnt` counts reads of the socket and `send_cnt` writes to it, where Erlang counts packets;
   `send_pend` is in bytes.
+
+The age of a consumer's oldest unacked delivery is that of the first one among the oldest
+OLDEST_OF_CONSUMER of its channel, and missing if there is none among them.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
+from typing import Final
 
 from warrenmq.admin.listings.columns import Columns, ListingOf, chosen, table_value, vhost_of
 from warrenmq.admin.listings.pids import channel_pid, connection_pid
@@ -24,6 +28,8 @@ from warrenmq.queues.queue import Queue
 from warrenmq.queues.remote.queue import RemoteQueue
 from warrenmq.vocabulary.names import name_text
 from warrenmq.wire.methods import ConnectionTuneOk
+
+OLDEST_OF_CONSUMER: Final = 1000
 
 # -- connections -----------------------------------------------------------------------------------
 
@@ -238,6 +244,16 @@ class ListedConsumer:
             return None if self.is_single_active() else True
         return self.queue.demand.is_active(self.consumer)
 
+    def oldest_unacked_s(self) -> float | None:
+        """For how long its oldest unacked delivery waits at least (s), None without one."""
+        if self.consumer.unacked_count == 0:
+            return None
+        unacked = self.consumer.channel.unacked
+        for entry in unacked.oldest(OLDEST_OF_CONSUMER):
+            if entry.consumer is self.consumer:
+                return unacked.age_ms(entry.delivery_tag) / 1000
+        return None
+
     def activity_status(self) -> str | None:
         """RabbitMQ's word for that."""
         if not self.is_single_active():
@@ -277,6 +293,8 @@ _CONSUMER: Columns[ListedConsumer] = {
     "consumer_tag": lambda each: name_text(each.consumer.tag),
     "ack_required": lambda each: not each.consumer.no_ack,
     "prefetch_count": lambda each: each.consumer.prefetch_count,
+    "messages_unacknowledged": lambda each: each.consumer.unacked_count,
+    "oldest_unacknowledged_seconds": ListedConsumer.oldest_unacked_s,
     "active": ListedConsumer.is_active,
     "activity_status": ListedConsumer.activity_status,
     "arguments": lambda each: table_value(each.consumer.arguments),

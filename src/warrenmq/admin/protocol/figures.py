@@ -167,6 +167,9 @@ class NodeStatus(Struct, tag="node_status", frozen=True):
     blocked: int | None = None
     # Used memory from which on messages leave it. None: as above.
     paging_limit_bytes: int | None = None
+    # The node's time in ms since 1970. It never jumps: the machine's clock at the start of the
+    # node, and the time since then. None: as above.
+    now_ms: int | None = None
 
 
 class FormStatus(Struct, frozen=True):

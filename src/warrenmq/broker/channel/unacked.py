@@ -23,6 +23,10 @@ from warrenmq.wire.primitives import unsigned64
 _GAPS_MIN: Final = 64
 # Notes of time and tag within one timeout. A delivery is found at most 1/32 of the timeout late.
 _MARKS: Final = 32
+# The longest time between the youngest _MARKS notes, and between older ones (ms): a timeout may be
+# very long, or missing.
+_YOUNG_MS: Final = 60_000
+_OLD_MS: Final = 3_600_000
 
 
 class UnackedWindow:
@@ -168,17 +172,28 @@ class UnackedWindow:
             self._overdue_tag = self._mark_tags.pop(0)
             self._mark_times.pop(0)
         if len(self._mark_times) == 0 or (
-            (clock_ms - self._mark_times[-1]) * _MARKS >= timeout_ms
+            (clock_ms - self._mark_times[-1]) * _MARKS >= min(timeout_ms, _MARKS * _YOUNG_MS)
             and self._mark_tags[-1] != self._tags[-1]
         ):
             self._mark_times.append(clock_ms)
             self._mark_tags.append(self._tags[-1])
+            self._thin_marks(min(timeout_ms // _MARKS, _OLD_MS))
         return self._tags[self._head] <= self._overdue_tag
+
+    def _thin_marks(self, apart_ms: i64) -> None:
+        """Forget the youngest of the old notes if those beside it are `apart_ms` apart at most."""
+        place: i64 = len(self._mark_times) - _MARKS - 1
+        if place > 0:
+            between_ms = self._mark_times[place + 1] - self._mark_times[place - 1]
+            if between_ms <= apart_ms:
+                self._mark_times.pop(place)
+                self._mark_tags.pop(place)
 
     def age_ms(self, tag: i64) -> i64:
         """For how long (ms, by the clock of `is_overdue`) the delivery `tag` waits at least.
 
-        The true age is higher by up to 1/32 of the timeout, and a second.
+        The true age is higher by up to 1/32 of the timeout, and a second. Within half an hour it is
+        higher by a minute at most, within a day by an hour, however long the timeout is.
         """
         for place in range(len(self._mark_tags)):
             if self._mark_tags[place] >= tag:

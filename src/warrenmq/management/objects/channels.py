@@ -13,7 +13,7 @@ from warrenmq.management.sessions import Caller
 _CHANNEL: Final = [
     "pid", "name", "number", "user", "vhost", "transactional", "confirm", "consumer_count",
     "messages_unacknowledged", "messages_unconfirmed", "messages_uncommitted", "acks_uncommitted",
-    "prefetch_count", "global_prefetch_count", "state",
+    "prefetch_count", "global_prefetch_count", "state", "oldest_unacknowledged_seconds",
 ]  # fmt: skip
 
 
@@ -48,7 +48,7 @@ def _connection_details(channel: str) -> Row:
 
 _CONSUMER: Final = (
     "queue_name", "channel_pid", "consumer_tag", "ack_required", "prefetch_count", "active",
-    "activity_status", "arguments",
+    "activity_status", "arguments", "messages_unacknowledged", "oldest_unacknowledged_seconds",
 )  # fmt: skip
 
 

@@ -26,8 +26,10 @@ BINDING_COLUMNS: Final = (
 )  # fmt: skip
 CONSUMER_COLUMNS: Final = (
     "queue_name", "channel_pid", "consumer_tag", "ack_required", "prefetch_count", "active",
-    "arguments", "activity_status",
+    "arguments", "activity_status", "messages_unacknowledged", "oldest_unacknowledged_seconds",
 )  # fmt: skip
+# What RabbitMQ shows when nothing is named.
+_CONSUMER_DEFAULT: Final = CONSUMER_COLUMNS[:7]
 CONNECTION_COLUMNS: Final = (
     "auth_mechanism", "channel_max", "channels", "client_properties", "connected_at", "frame_max",
     "host", "name", "peer_cert_issuer", "peer_cert_subject", "peer_cert_validity", "peer_host",
@@ -163,7 +165,7 @@ COMMANDS: Final = (
         "consumers",
         "Lists consumers of queues",
         CONSUMER_COLUMNS,
-        CONSUMER_COLUMNS[:-1],
+        _CONSUMER_DEFAULT,
         "Listing consumers in vhost {vhost} ...",
     ),
     _stream(

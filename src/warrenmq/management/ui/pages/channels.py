@@ -19,7 +19,7 @@ from warrenmq.management.ui.elements.tables import (
     unsorted,
 )
 from warrenmq.management.ui.page import Page, PageOf
-from warrenmq.management.ui.pages.consumers import consumer_columns, consumer_key
+from warrenmq.management.ui.pages.consumers import consumer_columns, consumer_key, oldest_unacked
 from warrenmq.management.ui.visit import RANGES
 
 router = APIRouter()
@@ -79,6 +79,7 @@ def channel_columns(page: Page) -> list[Column]:
         _number("Unconfirmed", "messages_unconfirmed"),
         Column("Prefetch", _prefetch, "prefetch_count", is_number=True),
         _number("Unacked", "messages_unacknowledged"),
+        Column("Oldest unacked", oldest_unacked, "oldest_unacknowledged_seconds", True),
         _number("Consumers", "consumer_count", is_optional=True),
         _number("Uncommitted messages", "messages_uncommitted", is_optional=True),
         _number("Uncommitted acks", "acks_uncommitted", is_optional=True),

@@ -4,6 +4,7 @@ import htpy as h
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from warrenmq.management.ui import figures
 from warrenmq.management.ui.api import path_to
 from warrenmq.management.ui.elements.lists import filtered_list
 from warrenmq.management.ui.elements.tables import Column, Row
@@ -38,6 +39,13 @@ def consumer_columns(page: Page) -> list[Column]:
         Column("Ack required", lambda row: _yes(row["ack_required"]), "ack_required"),
         Column("Prefetch", lambda row: row["prefetch_count"] or None, "prefetch_count", True),
         Column("Active", _active, "active"),
+        Column(
+            "Unacked",
+            lambda row: figures.count(row.get("messages_unacknowledged")),
+            "messages_unacknowledged",
+            True,
+        ),
+        Column("Oldest unacked", oldest_unacked, "oldest_unacknowledged_seconds", True),
         Column("Arguments", lambda row: shown_values(row["arguments"])),
     ]
 
@@ -47,6 +55,12 @@ def consumer_key(row: Row) -> str:
     queue = row["queue"]
     channel = row["channel_details"].get("name", "")
     return f"{queue['vhost']} {queue['name']} {channel} {row['consumer_tag']}"
+
+
+def oldest_unacked(row: Row) -> str:
+    """For how long the oldest unacked delivery of a consumer or channel waits at least."""
+    seconds = row.get("oldest_unacknowledged_seconds")
+    return "" if seconds is None else figures.duration(1000 * seconds)
 
 
 def _queue(page: Page, row: Row) -> h.Element:

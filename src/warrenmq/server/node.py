@@ -57,6 +57,7 @@ from warrenmq.server.resources.memory_watch import (
     find_malloc_trim,
     total_memory_bytes,
 )
+from warrenmq.server.service_manager import ServiceManager
 from warrenmq.server.startup.definitions_file import DataDirectoryError, DefinitionsLostError
 from warrenmq.server.startup.load_definitions import DefinitionsNotLoaded, load_definitions
 from warrenmq.server.startup.startup import OpenedData, open_data_directory
@@ -166,6 +167,7 @@ class Node:
         self.listeners: list[tuple[str, str, int]] = []
         self._stopped = asyncio.Event()
         self._life = LifeLines()
+        self.service_manager = ServiceManager()
 
     # -- start and stop ----------------------------------------------------------------------------
 
@@ -273,6 +275,7 @@ class Node:
         if not self.is_stopping:
             self.is_stopping = True
             self._life.stopping(why)
+            self.service_manager.stopping(why)
             self._stop_task = self.loop.create_task(self._stop())
 
     async def wait_stopped(self) -> None:
@@ -490,6 +493,12 @@ def _announce(line: str) -> None:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
+def _reload(node: Node) -> None:
+    node.service_manager.reloading()
+    reload_node(node)
+    node.service_manager.ready()
+
+
 async def _run(config: Config, sources: Sources) -> int:
     loop = asyncio.get_running_loop()
     _raise_descriptor_limit()
@@ -507,10 +516,11 @@ async def _run(config: Config, sources: Sources) -> int:
         return _START_FAILED_EXIT
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signal_number, node.request_stop, signal_number.name)
-    loop.add_signal_handler(signal.SIGHUP, reload_node, node)
+    loop.add_signal_handler(signal.SIGHUP, _reload, node)
     sites = SiteOptions(config.management, config.prometheus)
     management = ManagementProcess(config.data_dir, sites)
     _announce(f"warren is ready: {listeners} management={management.where}")
+    node.service_manager.ready()
     management.start()
     await node.wait_stopped()
     management.stop()

@@ -69,6 +69,7 @@ from warrenmq.store.jobs.job import StoreJob
 
 if TYPE_CHECKING:
     from warrenmq.cluster.node import ClusterNode
+    from warrenmq.server.cluster_setup import ClusterCertificates
 
 logger = logging.getLogger("warren.node")
 
@@ -150,6 +151,9 @@ class Node:
             config, loop, self.broker, self.clock.now_ms, self.schedule_turn, self.read_buffer
         )
         self.cluster = None if self._cluster is None else self._cluster.control
+        # None until the node has entered its cluster, and for a node that runs alone.
+        self._cluster_certificates: ClusterCertificates | None = None
+        self._watching: asyncio.Task[None] | None = None
         self.admin.cluster = self.cluster
         self._data: OpenedData | None = None
         self._flusher: Flusher | None = None
@@ -243,12 +247,14 @@ class Node:
     def _answer_nodes(self, cluster: ClusterNode) -> None:
         """Answer calls of other nodes."""
         # Only a node of a cluster loads this.
-        from warrenmq.server.cluster_setup import carry_staged
+        from warrenmq.server.cluster_setup import ClusterCertificates, carry_staged
 
         calls = PeerCalls(self.admin, LoopClock(self.loop, self.schedule_turn))
         carry_staged(
             cluster, self.loop, self.broker, self.clock.now_ms, self.schedule_turn, calls.answer
         )
+        self._cluster_certificates = ClusterCertificates(cluster, self.config.cluster)
+        self._watching = self.loop.create_task(self._cluster_certificates.watch())
 
     async def import_definitions(self) -> None:
         """Import the definitions that the configuration names, if it names some.
@@ -260,7 +266,9 @@ class Node:
         await load_definitions(self.config, self.broker, self.admin.administration, clock)
 
     def reload_tls(self) -> str:
-        """Read the certificates again; returns why the old ones stay in use, or ""."""
+        """Read the certificates again; returns why the listeners' old ones stay in use, or ""."""
+        if self._cluster_certificates is not None:
+            self._cluster_certificates.reload()
         return "" if self._listening is None else self._listening.reload_tls()
 
     def certificates(self) -> tuple[str, str]:
@@ -292,6 +300,8 @@ class Node:
             vhost.staging.stop()
         self._disk_monitor.stop()
         self.memory_watch.stop()
+        if self._watching is not None:
+            self._watching.cancel()
         for protocol in list(self.protocols):
             protocol.shut_down()
         self._end_turn()

@@ -160,7 +160,8 @@ def _in_words(state: dict[str, str]) -> str:
         parts.append(f"pid {state['MainPID']}")
     if state["NRestarts"] != "0":
         parts.append(f"restarts: {state['NRestarts']}")
-    if state["StatusText"]:
+    # systemd keeps the last text of a node that has ended.
+    if state["MainPID"] != "0" and state["StatusText"]:
         parts.append(state["StatusText"])
     if state["NeedDaemonReload"] == "yes":
         parts.append("its files have changed: systemctl daemon-reload")

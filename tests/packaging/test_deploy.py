@@ -1,6 +1,5 @@
 """The files of deploy/ fit the node: options, keys, ports, paths of probes, commands, users."""
 
-import base64
 import json
 import re
 import shutil
@@ -9,19 +8,23 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 
+from tests.support.brokers.http_api import HttpNode
+from tests.support.brokers.process import BrokerProcess
+from tests.support.cluster.trio import warrenctl
 from tests.support.environments import ROOT
 from warrenmq import __version__
 from warrenmq.cli.control.programs import COMMANDS
 from warrenmq.cli.server import flags_of, server_parser
-from warrenmq.management.app import all_routes
 from warrenmq.server.config.load import read_sources
 
 DEPLOY = ROOT / "deploy"
 IMAGE = f"warren:{__version__}"
 MANIFESTS = ("one-node.yaml", "three-nodes.yaml", "etcd.yaml")
+PROBES = ("startup", "liveness", "readiness")
 Object = dict[str, Any]
 
 
@@ -169,8 +172,8 @@ def test_objects_of_kubernetes_name_each_other(name: str) -> None:
     claimed = {each["metadata"]["name"] for each in stateful["spec"]["volumeClaimTemplates"]}
     volumes = claimed | {each["name"] for each in pod.get("volumes", [])}
     assert {each["name"] for each in container["volumeMounts"]} == volumes
-    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
-        asked = container.get(probe, {})
+    for probe in PROBES:
+        asked = container.get(f"{probe}Probe", {})
         for request in (asked.get("httpGet"), asked.get("tcpSocket")):
             assert request is None or request["port"] in ports
     security = {**pod["securityContext"], **container["securityContext"]}
@@ -214,20 +217,43 @@ def test_nodes_in_kubernetes_start_with_valid_settings(name: str, tmp_path: Path
     ]
 
 
-@pytest.mark.parametrize("name", MANIFESTS[:2])
-def test_probes_ask_health_checks_as_a_user_that_the_definitions_have(name: str) -> None:
-    container = container_of(name)
-    paths = {route.path for route in all_routes()}
-    definitions = json.loads((DEPLOY / "kubernetes" / "definitions.json").read_text())
-    passwords = {each["name"]: each["password"] for each in definitions["users"]}
-    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
-        request = container[probe]["httpGet"]
-        assert request["path"] in paths and request["path"].startswith("/api/health/checks/")
-        (header,) = request["httpHeaders"]
-        login = base64.b64decode(header["value"].removeprefix("Basic ")).decode()
-        user, _, password = login.partition(":")
-        assert passwords[user] == password
-        assert not any(each["user"] == user for each in definitions["permissions"])
+def test_probes_see_whether_a_node_lives_and_takes_clients(tmp_path: Path) -> None:
+    """They log in as a user of the definitions who may do nothing else."""
+    definitions = DEPLOY / "kubernetes" / "definitions.json"
+    node = HttpNode(tmp_path, BrokerProcess(tmp_path, f"load_definitions={definitions}"))
+    node.start()
+
+    def answers() -> list[int]:
+        """Statuses of startup, liveness and readiness, which are the same in both manifests."""
+        found = []
+        for name in MANIFESTS[:2]:
+            container = container_of(name)
+            requests = [container[f"{each}Probe"]["httpGet"] for each in PROBES]
+            found.append(
+                [
+                    httpx.get(
+                        node.url.rstrip("/") + request["path"],
+                        headers={each["name"]: each["value"] for each in request["httpHeaders"]},
+                    ).status_code
+                    for request in requests
+                ]
+            )
+        assert found[0] == found[1]
+        return found[0]
+
+    try:
+        assert answers() == [200, 200, 200]
+        user = next(
+            each for each in json.loads(definitions.read_text())["users"] if each["name"] == "probe"
+        )
+        client = node.client(user["name"], user["password"])
+        assert client.get("queues").json() == []
+        assert client.get("users").status_code == 401
+        assert warrenctl(tmp_path / "data", "drain").code == 0
+        assert answers() == [200, 200, 503]
+        assert node.node.stop() == 0
+    finally:
+        node.node.kill()
 
 
 @pytest.mark.parametrize("name", MANIFESTS[:2])

@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.support.command_line import warren
-from warrenmq.cli.service import app
-from warrenmq.cli.service.files import FILES
-from warrenmq.cli.service.files import UNIT as UNIT_FILE
+from warrenmq.cli.systemd import app
+from warrenmq.cli.systemd.files import FILES
+from warrenmq.cli.systemd.files import UNIT as UNIT_FILE
 
 UNIT = "usr/lib/systemd/system/warren.service"
 # What `systemd-analyze security` gives the unit at most: 0 is a service without any rights, 10 one
@@ -119,14 +119,15 @@ def test_a_machine_that_cannot_have_the_service_is_refused(
     monkeypatch.setattr(app, "_BOOTED", tmp_path)
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert "only root may install a service" in refusal()
-    assert "is in a home directory" in refusal("--root", "/", "--program", "/home/me/bin/warren")
+    home = Path("/") / "home"
+    assert "is in a home directory" in refusal("--root", "/", "--program", f"{home}/me/bin/warren")
     assert "/no/warren is no program" in refusal("--program", "/no/warren")
 
 
 def test_install_makes_the_machine_ready_and_status_shows_the_running_node(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """systemd's commands are stood in for by ones that record their arguments."""
+    """Programs with the names of systemd's record their arguments."""
     calls = tmp_path / "calls"
     programs = tmp_path / "bin"
     programs.mkdir()

@@ -45,13 +45,9 @@ def instruction(name: str) -> str:
 
 
 def image_environment() -> dict[str, str]:
-    words = [
-        word.split("=", 1)
-        for name, rest in containerfile()
-        if name == "ENV"
-        for word in rest.split()
-    ]
-    return dict(words)  # type: ignore[arg-type]
+    words = " ".join(rest for name, rest in containerfile() if name == "ENV").split()
+    pairs = [word.partition("=") for word in words]
+    return {name: value for name, _, value in pairs}
 
 
 def objects(name: str) -> list[Object]:

@@ -7,7 +7,7 @@ from typing import Final
 # How often files of certificates are looked at (s).
 WATCH_INTERVAL_S: Final = 2.0
 
-# One for each file: time of its last change (ns), size (bytes) and inode; None for one that is gone.
+# One for each file: time of its last change (ns), size (bytes), inode; None for one that is gone.
 Stamps = tuple[tuple[int, int, int] | None, ...]
 
 

@@ -149,6 +149,17 @@ def shown_to(node: ClusterNode, protocol: str, files: Files) -> str:
     return ssl.DER_cert_to_PEM_cert(found)
 
 
+def all_show(nodes: list[ClusterNode], files: Files, certificate: str) -> bool:
+    """Whether all listeners with TLS show this certificate."""
+    return all(
+        [
+            shown_to(node, protocol, files) == certificate
+            for node in nodes
+            for protocol in ("clustering", "amqp/ssl")
+        ]
+    )
+
+
 def restart(nodes: list[ClusterNode], node: ClusterNode) -> None:
     """Restart a node in good order; returns when all are linked again."""
     assert node.stop() == 0
@@ -211,10 +222,8 @@ def test_everything_that_nodes_trust_is_replaced_under_load(
         files.issue(files.node, files.new)
         files.issue(files.etcd, files.new)
         # Noticed without a signal.
-        for protocol in ("clustering", "amqp/ssl"):
-            for node in nodes:
-                wanted = files.node.certfile.read_text()
-                eventually(lambda: shown_to(node, protocol, files) == wanted, protocol)  # noqa: B023
+        wanted = files.node.certfile.read_text()
+        eventually(lambda: all_show(nodes, files, wanted), "all listeners show it")
         files.trust(files.new)
         reload_all(nodes, "certificates for etcd reloaded")
         server.restart()
@@ -256,5 +265,9 @@ def reload_all(nodes: list[ClusterNode], line: str) -> None:
     before = [node.log_path.read_text().count(line) for node in nodes]
     for node in nodes:
         node.send_signal(signal.SIGHUP)
-    for node, count in zip(nodes, before, strict=True):
-        eventually(lambda: node.log_path.read_text().count(line) > count, line)  # noqa: B023
+
+    def have_logged() -> bool:
+        counts = [node.log_path.read_text().count(line) for node in nodes]
+        return all([now > earlier for now, earlier in zip(counts, before, strict=True)])
+
+    eventually(have_logged, line)

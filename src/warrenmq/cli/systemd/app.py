@@ -14,7 +14,7 @@ import typer
 
 from warrenmq import __version__
 from warrenmq.cli.output import AsJson, fail, print_json
-from warrenmq.cli.service.files import (
+from warrenmq.cli.systemd.files import (
     DIRECTORIES,
     FILES,
     SAME,
@@ -97,7 +97,7 @@ def install_command(
         _run("systemd-sysusers", str(path_of(USER, root)))
         _run("systemd-tmpfiles", "--create", str(path_of(DIRECTORIES, root)))
         _run("systemctl", "daemon-reload")
-        if _service()["ActiveState"] == "active":
+        if _unit_properties()["ActiveState"] == "active":
             print("the node runs as it was started; to use these files: systemctl restart warren")
         else:
             print("to start the node, now and at each boot: systemctl enable --now warren")
@@ -111,7 +111,7 @@ def status_command(root: Root = None, as_json: AsJson = False) -> None:
         changes = drop_ins(root)
     except OSError as error:
         _fail_with(error)
-    state = _service() if root is None and _BOOTED.is_dir() else None
+    state = _unit_properties() if root is None and _BOOTED.is_dir() else None
     if as_json:
         print_json(
             {
@@ -191,7 +191,7 @@ def _check_machine() -> None:
         fail("only root may install a service; --print shows what would be installed")
 
 
-def _service() -> dict[str, str]:
+def _unit_properties() -> dict[str, str]:
     """The properties of the unit as systemd knows it."""
     lines = _run("systemctl", "show", "warren.service", f"--property={','.join(_PROPERTIES)}")
     found = dict(line.split("=", 1) for line in lines.splitlines() if "=" in line)

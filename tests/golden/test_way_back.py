@@ -1,4 +1,7 @@
-"""The way back from an upgrade: a backup keeps the format of its files (docs/operations/upgrade.md)."""
+"""The way back from an upgrade: a backup keeps the format of its files.
+
+The steps are those of docs/operations/upgrade.md.
+"""
 
 import json
 import shutil

@@ -30,7 +30,7 @@ CLUSTER = "rotating"
 
 
 class Files:
-    """The files of certificates that nodes and etcd read, and two authorities that may fill them."""
+    """The files of certificates that nodes and etcd read, and two authorities for them."""
 
     def __init__(self, directory: Path) -> None:
         self.old, self.new = Authority(directory / "old"), Authority(directory / "new")

@@ -43,6 +43,7 @@ from warrenmq.cluster.groups.group_change import group_of
 from warrenmq.cluster.groups.known_nodes import KnownNodes
 from warrenmq.cluster.groups.succession import is_only_complete_copy
 from warrenmq.cluster.links.handshake import Identity
+from warrenmq.cluster.links.link_secrets import LinkSecrets
 from warrenmq.cluster.links.links import Links
 from warrenmq.cluster.links.node_calls import NodeCalls
 from warrenmq.cluster.membership.lost_records import LostRecords
@@ -273,7 +274,7 @@ class Member(SimulatedNode):
             self.ends, peers, self._calls, self.mirroring, self.follower.followed, self._time
         )
         identity = Identity("model", "model", self.name, self.name, self.incarnation, "1", 1)
-        self.links = Links(identity, _SECRET, self._handler, self._rng.randbytes)
+        self.links = Links(identity, LinkSecrets(0, _SECRET), self._handler, self._rng.randbytes)
         self._announce()
         self._set_running(self._model.running)
 

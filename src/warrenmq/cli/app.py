@@ -157,6 +157,14 @@ def restore(context: typer.Context) -> None:
     _hand_over(restore_command, context)
 
 
+@app.command("service", context_settings=_PASS_THROUGH, add_help_option=False)
+def systemd_service(context: typer.Context) -> None:
+    """Install the node as a service of systemd, or show what is installed."""
+    from warrenmq.cli.systemd.app import service as commands
+
+    commands(args=context.args, prog_name=context.command_path)
+
+
 @app.command(context_settings=_PASS_THROUGH, add_help_option=False)
 def pipeline(context: typer.Context) -> None:
     """Run jobs on queues, stores and archives with Spark."""

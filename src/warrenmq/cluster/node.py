@@ -16,7 +16,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -36,6 +36,7 @@ from warrenmq.cluster.facts import LinkFacts
 from warrenmq.cluster.groups.group import Copy
 from warrenmq.cluster.groups.known_nodes import KnownNodes
 from warrenmq.cluster.links.handshake import Identity
+from warrenmq.cluster.links.link_secrets import LinkSecrets
 from warrenmq.cluster.links.links import Links
 from warrenmq.cluster.links.node_calls import NodeCalls
 from warrenmq.cluster.links.shell import LinkShell
@@ -43,14 +44,23 @@ from warrenmq.cluster.links.tls import LinkTls
 from warrenmq.cluster.membership.control import ClusterControl
 from warrenmq.cluster.membership.joining import LEASE_S, Membership, NotYet, name_of, running_node
 from warrenmq.cluster.membership.lost_records import LostRecords
+from warrenmq.cluster.membership.secret_rotation import SecretRotation
 from warrenmq.cluster.membership.starting import ClusterStart, Patience
+from warrenmq.cluster.metadata.endpoints import TlsFiles
 from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata, Watched
 from warrenmq.cluster.metadata.keys import parts_of
 from warrenmq.cluster.metadata.operations import KeyValue, RawDelete
 from warrenmq.cluster.mirroring import Mirroring, SocketProber
 from warrenmq.cluster.node_links import FollowedPeers, NodeLinks
 from warrenmq.cluster.queue_ends import QueueEnds
-from warrenmq.cluster.records import NODES, RunningNode, copies_id
+from warrenmq.cluster.records import (
+    META,
+    NODES,
+    ClusterMeta,
+    RunningNode,
+    copies_id,
+    decode_record,
+)
 from warrenmq.cluster.sinks.decision import SinkContext
 from warrenmq.cluster.sinks.sinks import ClusterSinks
 
@@ -178,6 +188,7 @@ class ClusterNode:
             self.copy,
             metadata,
             self._membership,
+            SecretRotation(settings.cluster, metadata, secrets.token_bytes),
             self.calls,
             now_ms,
         )
@@ -277,11 +288,8 @@ class ClusterNode:
         self._handler = NodeLinks(
             self._ends, self.peers, self.calls, self._mirroring, follower.followed, self._now_ms
         )
-        if self._broker.access.tickets is not None:
-            self._broker.access.tickets.share(start.meta.secret.encode())
-        self._links = Links(
-            identity, start.meta.secret.encode(), self._handler, secrets.token_bytes
-        )
+        self._links = Links(identity, _link_secrets(start.meta), self._handler, secrets.token_bytes)
+        self._use_secrets(start.meta)
         self._shell = LinkShell(
             self._loop,
             self._links,
@@ -411,8 +419,31 @@ class ClusterNode:
                     self._put_node(change)
                 else:
                     self._drop_node(change, revision)
+            elif parts_of(change.key)[0] == META and isinstance(change, KeyValue):
+                self._follow_meta(change)
         assert self._follower is not None
         self._follower.follow(revision, definitions)
+
+    def _follow_meta(self, record: KeyValue) -> None:
+        try:
+            meta = decode_record(record.value, ClusterMeta)
+        except MetadataError as error:
+            logger.error("the secret of the cluster stays as it is: %s", error)
+            return
+        logger.info(
+            "the secret of the cluster has number %d%s",
+            meta.secret_number,
+            "; the one before serves, too" if meta.previous_secret else "",
+        )
+        self._use_secrets(meta)
+
+    def _use_secrets(self, meta: ClusterMeta) -> None:
+        """Use the secrets of `meta` for new links, and for tickets of all nodes."""
+        known = _link_secrets(meta)
+        if self._broker.access.tickets is not None:
+            self._broker.access.tickets.share(known.current, known.previous)
+        if self._links is not None:
+            self._links.secrets = known
 
     def _load_running(self) -> list[KeyValue]:
         return self._metadata.records(NODES)
@@ -492,12 +523,15 @@ class ClusterNode:
             try:
                 shared, revision = await self.decisions.run(self._metadata.load_at)
                 running = await self.decisions.run(self._load_running)
+                meta = await self.decisions.run(self._membership.meta)
             except MetadataError as error:
                 logger.warning("waiting for etcd: %s", error)
                 await asyncio.sleep(_PAUSE_S)
             else:
                 self._follower.catch_up(shared, revision)
                 self._set_running(running)
+                if meta is not None:
+                    self._use_secrets(meta)
                 self.decisions.watch(revision + 1, self._follow, self._on_lost)
                 return
 
@@ -521,6 +555,18 @@ class ClusterNode:
             self._ends.sweep({*self.running, *self._lost.records()})
         if self._mirroring is not None and self._shell is not None:
             self._mirroring.tick()
+
+    # -- certificates ------------------------------------------------------------------------------
+
+    def use_link_tls(self, tls: LinkTls) -> None:
+        """Use `tls` for links from now on; those that are up live on."""
+        self.settings = replace(self.settings, tls=tls)
+        if self._shell is not None:
+            self._shell.tls = tls
+
+    def use_etcd_tls(self, files: TlsFiles) -> None:
+        """Read `files` anew for connections to etcd from now on. Raises EtcdRefused."""
+        self._metadata.gateway.reload_tls(files)
 
     # -- for operators -----------------------------------------------------------------------------
 
@@ -624,3 +670,7 @@ class ClusterNode:
         await self.suspend()
         await self._loop.run_in_executor(None, self.decisions.stop)
         self._metadata.close()
+
+
+def _link_secrets(meta: ClusterMeta) -> LinkSecrets:
+    return LinkSecrets(meta.secret_number, meta.secret.encode(), meta.previous_secret.encode())

@@ -24,11 +24,17 @@ FORMAT: Final = 1
 
 
 class ClusterMeta(msgspec.Struct, frozen=True):
-    """The cluster: its id, and the secret of its nodes."""
+    """The cluster: its id, and the secret of its nodes.
+
+    `secret_number` counts the rotations of the secret. `previous_secret`: the one before, which
+    nodes take as well while a rotation is under way; "": there is none.
+    """
 
     id: str
     secret: str
     created_ms: int
+    secret_number: int = 0
+    previous_secret: str = ""
     format: int = FORMAT
 
 

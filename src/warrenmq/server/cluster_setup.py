@@ -1,12 +1,15 @@
-"""Makes the cluster's side of a node from its configuration."""
+"""Makes the cluster's side of a node from its configuration, and renews its certificates."""
 
 import asyncio
+import logging
 from collections.abc import Callable
+from pathlib import Path
 
 from warrenmq.broker.broker import Broker
 from warrenmq.cluster.links.node_calls import Answerer
-from warrenmq.cluster.links.tls import LinkTls, link_tls
+from warrenmq.cluster.links.tls import LinkTls, LinkTlsError, link_tls
 from warrenmq.cluster.metadata.endpoints import Credentials, TlsFiles
+from warrenmq.cluster.metadata.errors import EtcdRefused
 from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata
 from warrenmq.cluster.metadata.gateway import EtcdGateway
 from warrenmq.cluster.node import ClusterNode, ClusterSettings, NodeClock
@@ -14,6 +17,9 @@ from warrenmq.cluster.sinks.carrier import StagedCarrier
 from warrenmq.cluster.sinks.receiver import StagedReceiver
 from warrenmq.server.config.options.cluster import ClusterOptions
 from warrenmq.server.config.settings import Config
+from warrenmq.server.file_stamps import WATCH_INTERVAL_S, Stamps, stamps
+
+logger = logging.getLogger("warren.cluster")
 
 # Hosts to listen on that are no place to dial.
 _EVERY_ADDRESS = ("", "0.0.0.0", "::")
@@ -72,6 +78,58 @@ def _link_tls(options: ClusterOptions) -> LinkTls | None:
     if options.cacertfile is None or options.certfile is None or options.keyfile is None:
         return None
     return link_tls(options.cacertfile, options.certfile, options.keyfile, "")
+
+
+class ClusterCertificates:
+    """The certificates with which `cluster` talks to other nodes and to etcd.
+
+    New connections use new files; links, calls and watches that exist live on.
+    """
+
+    def __init__(self, cluster: ClusterNode, options: ClusterOptions) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._links = [
+            path for path in (options.cacertfile, options.certfile, options.keyfile) if path
+        ]
+        self._etcd = [
+            path
+            for path in (options.etcd_cacertfile, options.etcd_certfile, options.etcd_keyfile)
+            if path
+        ]
+        # Of the files as they were last read, even if they were faulty.
+        self._stamps: Stamps = self._latest()
+
+    def reload(self) -> None:
+        """Read the files again; the log says what came of it. Faulty ones change nothing."""
+        self._stamps = self._latest()
+        options = self._options
+        try:
+            if (tls := _link_tls(options)) is not None:
+                self._cluster.use_link_tls(tls)
+                _log_reloaded("other nodes", self._links)
+            if (files := _etcd_tls(options)) is not None:
+                self._cluster.use_etcd_tls(files)
+                _log_reloaded("etcd", self._etcd)
+        except (LinkTlsError, EtcdRefused) as error:
+            logger.error("the certificates in use stay, because the new ones are faulty: %s", error)
+
+    async def watch(self) -> None:
+        """Reload whenever a file has changed; runs until it is cancelled."""
+        loop = asyncio.get_running_loop()
+        while self._links or self._etcd:
+            await asyncio.sleep(WATCH_INTERVAL_S)
+            # A file system that hangs must not stop the loop.
+            if await loop.run_in_executor(None, self._latest) != self._stamps:
+                self.reload()
+
+    def _latest(self) -> Stamps:
+        return stamps([*self._links, *self._etcd])
+
+
+def _log_reloaded(peers: str, files: list[Path]) -> None:
+    names = ", ".join(str(path) for path in files)
+    logger.info("certificates for %s reloaded: %s", peers, names)
 
 
 def carry_staged(

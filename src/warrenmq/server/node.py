@@ -57,6 +57,7 @@ from warrenmq.server.resources.memory_watch import (
     find_malloc_trim,
     total_memory_bytes,
 )
+from warrenmq.server.service_manager import ServiceManager
 from warrenmq.server.startup.definitions_file import DataDirectoryError, DefinitionsLostError
 from warrenmq.server.startup.load_definitions import DefinitionsNotLoaded, load_definitions
 from warrenmq.server.startup.startup import OpenedData, open_data_directory
@@ -68,6 +69,7 @@ from warrenmq.store.jobs.job import StoreJob
 
 if TYPE_CHECKING:
     from warrenmq.cluster.node import ClusterNode
+    from warrenmq.server.cluster_setup import ClusterCertificates
 
 logger = logging.getLogger("warren.node")
 
@@ -150,6 +152,9 @@ class Node:
             config, loop, self.broker, self.clock.now_ms, self.schedule_turn, self.read_buffer
         )
         self.cluster = None if self._cluster is None else self._cluster.control
+        # None until the node has entered its cluster, and for a node that runs alone.
+        self._cluster_certificates: ClusterCertificates | None = None
+        self._watching: asyncio.Task[None] | None = None
         self.admin.cluster = self.cluster
         self._data: OpenedData | None = None
         self._flusher: Flusher | None = None
@@ -167,6 +172,7 @@ class Node:
         self.listeners: list[tuple[str, str, int]] = []
         self._stopped = asyncio.Event()
         self._life = LifeLines()
+        self.service_manager = ServiceManager()
 
     # -- start and stop ----------------------------------------------------------------------------
 
@@ -242,12 +248,14 @@ class Node:
     def _answer_nodes(self, cluster: ClusterNode) -> None:
         """Answer calls of other nodes."""
         # Only a node of a cluster loads this.
-        from warrenmq.server.cluster_setup import carry_staged
+        from warrenmq.server.cluster_setup import ClusterCertificates, carry_staged
 
         calls = PeerCalls(self.admin, LoopClock(self.loop, self.schedule_turn))
         carry_staged(
             cluster, self.loop, self.broker, self.clock.now_ms, self.schedule_turn, calls.answer
         )
+        self._cluster_certificates = ClusterCertificates(cluster, self.config.cluster)
+        self._watching = self.loop.create_task(self._cluster_certificates.watch())
 
     async def import_definitions(self) -> None:
         """Import the definitions that the configuration names, if it names some.
@@ -259,7 +267,9 @@ class Node:
         await load_definitions(self.config, self.broker, self.admin.administration, clock)
 
     def reload_tls(self) -> str:
-        """Read the certificates again; returns why the old ones stay in use, or ""."""
+        """Read the certificates again; returns why the listeners' old ones stay in use, or ""."""
+        if self._cluster_certificates is not None:
+            self._cluster_certificates.reload()
         return "" if self._listening is None else self._listening.reload_tls()
 
     def certificates(self) -> tuple[str, str]:
@@ -274,6 +284,7 @@ class Node:
         if not self.is_stopping:
             self.is_stopping = True
             self._life.stopping(why)
+            self.service_manager.stopping(why)
             self._stop_task = self.loop.create_task(self._stop())
 
     async def wait_stopped(self) -> None:
@@ -290,6 +301,8 @@ class Node:
             vhost.staging.stop()
         self._disk_monitor.stop()
         self.memory_watch.stop()
+        if self._watching is not None:
+            self._watching.cancel()
         for protocol in list(self.protocols):
             protocol.shut_down()
         self._end_turn()
@@ -491,6 +504,12 @@ def _announce(line: str) -> None:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
+def _reload(node: Node) -> None:
+    node.service_manager.reloading()
+    reload_node(node)
+    node.service_manager.ready()
+
+
 async def _run(config: Config, sources: Sources) -> int:
     loop = asyncio.get_running_loop()
     _raise_descriptor_limit()
@@ -508,10 +527,11 @@ async def _run(config: Config, sources: Sources) -> int:
         return _START_FAILED_EXIT
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signal_number, node.request_stop, signal_number.name)
-    loop.add_signal_handler(signal.SIGHUP, reload_node, node)
+    loop.add_signal_handler(signal.SIGHUP, _reload, node)
     sites = SiteOptions(config.management, config.prometheus)
     management = ManagementProcess(config.data_dir, sites)
     _announce(f"warren is ready: {listeners} management={management.where}")
+    node.service_manager.ready()
     management.start()
     await node.wait_stopped()
     management.stop()

@@ -26,6 +26,7 @@ from warrenmq.admin.protocol.cluster import (
     DescribeMember,
     ForgetNode,
     JoinCluster,
+    RotateSecret,
     SetDraining,
 )
 from warrenmq.admin.protocol.configuration import Configuration, DescribeConfiguration
@@ -216,6 +217,7 @@ OTHERS: list[ControlRequest] = [
     DescribeMember(),
     ForgetNode(node="other@host"),
     JoinCluster(seed="other@host"),
+    RotateSecret(is_end=False),
     SetDraining(is_on=True),
     DescribeMirrors(vhost="/", queue=b"q"),
     SyncQueue(vhost="/", queue=b"q"),

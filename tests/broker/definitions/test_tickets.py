@@ -87,3 +87,17 @@ def test_nodes_with_one_secret_take_each_others_tickets() -> None:
     # A node that has issued none takes none, and a user without a password gets none.
     assert Tickets(bytes, clock).login_s(ticket, user()) == 0
     assert first.issue(user(b"u", b"")) == b""
+
+
+def test_tickets_outlive_a_rotation_of_the_secret_until_it_ends() -> None:
+    clock = Clock()
+    own, late = Tickets(bytes, clock), Tickets(bytes, clock)
+    own.share(b"old")
+    late.share(b"old")
+    ticket = own.issue(user())
+    own.share(b"new", b"old")
+    assert own.login_s(ticket, user()) == own.login_s(late.issue(user()), user()) == NOW_S
+    newer = own.exchange(ticket, user())
+    own.share(b"new")
+    assert own.login_s(ticket, user()) == 0
+    assert own.login_s(newer, user()) == NOW_S

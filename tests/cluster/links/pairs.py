@@ -6,6 +6,7 @@ from mypy_extensions import i64
 
 from warrenmq.cluster.links.handshake import Identity
 from warrenmq.cluster.links.link import Link, LinkHandler
+from warrenmq.cluster.links.link_secrets import LinkSecrets
 from warrenmq.cluster.links.links import Links
 
 SECRET = b"only the cluster knows"
@@ -58,7 +59,10 @@ class TestNode:
         self.handler = handler or Recorder()
         numbers = itertools.count()
         self.links = Links(
-            own, secret, self.handler, lambda size: next(numbers).to_bytes(size, "big")
+            own,
+            LinkSecrets(0, secret),
+            self.handler,
+            lambda size: next(numbers).to_bytes(size, "big"),
         )
         self.links.set_peers(ADDRESSES, 0)
 

@@ -20,6 +20,7 @@ from tests.cluster.links.pairs import SECRET, Recorder, identity
 from warrenmq.cluster.links.frames import DATA
 from warrenmq.cluster.links.handshake import Identity
 from warrenmq.cluster.links.link import Link
+from warrenmq.cluster.links.link_secrets import LinkSecrets
 from warrenmq.cluster.links.links import Address, Links
 from warrenmq.cluster.links.shell import LinkShell
 from warrenmq.cluster.links.tls import LinkTls
@@ -40,7 +41,7 @@ class SocketNode:
         self.loop = asyncio.get_running_loop()
         self.name = own.node_name
         self.handler = handler or Recorder()
-        self.links = Links(own, secret, self.handler, secrets.token_bytes)
+        self.links = Links(own, LinkSecrets(0, secret), self.handler, secrets.token_bytes)
         self.shell = LinkShell(
             self.loop,
             self.links,

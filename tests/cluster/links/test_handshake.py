@@ -24,6 +24,7 @@ from tests.cluster.links.pairs import (
 )
 from warrenmq.cluster.links.frames import CHALLENGE, HELLO, PROOF, REFUSE, WELCOME
 from warrenmq.cluster.links.handshake import MAGIC, Handshake, HandshakeError, Hello, Identity
+from warrenmq.cluster.links.link_secrets import LinkSecrets
 from warrenmq.cluster.links.links import STRANGER_MS
 
 A, B = identity("a@one"), identity("b@two")
@@ -124,7 +125,7 @@ def test_the_highest_common_version_is_used() -> None:
 
 
 def handshake(own: Identity, expected_name: str, nonce: bytes = bytes(32)) -> Handshake:
-    return Handshake(own, SECRET, nonce, expected_name, lambda peer: "")
+    return Handshake(own, LinkSecrets(0, SECRET), nonce, expected_name, lambda peer: "")
 
 
 def hello(nonce: bytes = bytes(32)) -> bytes:
@@ -236,3 +237,35 @@ def test_both_sides_know_each_other() -> None:
     _, _, one, other = connected()
     assert (one.peer, other.peer) == (B, A)
     assert (one.peer_name, other.peer_name) == ("b@two", "a@one")
+
+
+OLD, NEW = SECRET, b"made by the rotation"
+# A node that has not heard of the rotation, one in the midst of it, and one after its end.
+BEFORE, DURING, AFTER = LinkSecrets(4, OLD), LinkSecrets(5, NEW, OLD), LinkSecrets(5, NEW)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "fault"),
+    [
+        (BEFORE, DURING, ""),
+        (DURING, BEFORE, ""),
+        (DURING, DURING, ""),
+        (DURING, AFTER, ""),
+        (AFTER, DURING, ""),
+        (BEFORE, AFTER, "node a@one has missed the last rotation of the cluster's secret"),
+        (AFTER, BEFORE, "node b@two has missed the last rotation of the cluster's secret"),
+        (DURING, LinkSecrets(5, b"guessed", OLD), "have different secrets"),
+        (DURING, LinkSecrets(4, b"guessed"), "have different secrets"),
+        (DURING, LinkSecrets(3, OLD), "node b@two has missed the last rotation"),
+    ],
+)
+def test_a_rotation_cuts_off_those_who_miss_all_of_it(
+    first: LinkSecrets, second: LinkSecrets, fault: str
+) -> None:
+    """A node that hears of the new secret late has links all the same; a guess never helps."""
+    node, other = TestNode(A), TestNode(B)
+    node.links.secrets, other.links.secrets = first, second
+    one, two = connect(node, other)
+    assert (one.is_up, two.is_up) == (not fault, not fault)
+    reasons = [*node.links._faults.values(), *other.links._faults.values()]
+    assert not fault or all([fault in reason for reason in reasons]), reasons

@@ -46,7 +46,9 @@ def warrenctl(data: Path, *arguments: str) -> Printed:
 class ClusterNode(BrokerProcess):
     """A node `name` of a cluster; its port for other nodes is any."""
 
-    def __init__(self, directory: Path, name: str, cluster: str, etcd_url: str) -> None:
+    def __init__(
+        self, directory: Path, name: str, cluster: str, etcd_url: str, *settings: str
+    ) -> None:
         self.name = f"{name}@{HOST}"
         super().__init__(
             directory,
@@ -54,6 +56,7 @@ class ClusterNode(BrokerProcess):
             f"cluster.name={cluster}",
             f"cluster.etcd={etcd_url}",
             f"cluster.listen={HOST}:0",
+            *settings,
         )
 
     def ctl(self, *arguments: str) -> Printed:
@@ -73,9 +76,18 @@ class ClusterNode(BrokerProcess):
 class ClusterNodes:
     """Nodes of one cluster, which start at the same time; all are killed at the end."""
 
-    def __init__(self, directory: Path, etcd_url: str, *names: str, cluster: str = "trio") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        etcd_url: str,
+        *names: str,
+        cluster: str = "trio",
+        settings: Sequence[str] = (),
+    ) -> None:
         self.cluster = cluster
-        self.nodes = [ClusterNode(directory / name, name, cluster, etcd_url) for name in names]
+        self.nodes = [
+            ClusterNode(directory / name, name, cluster, etcd_url, *settings) for name in names
+        ]
 
     def __enter__(self) -> Self:
         try:

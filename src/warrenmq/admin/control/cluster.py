@@ -21,6 +21,7 @@ from warrenmq.admin.protocol.cluster import (
     LinkStatus,
     ListenerStatus,
     MemberDescription,
+    RotateSecret,
     SetDraining,
 )
 from warrenmq.admin.protocol.control import ControlReply, Done
@@ -65,7 +66,7 @@ class ClusterCalls:
         elif cluster is None:
             if isinstance(request, ForgetNode):
                 raise Refusal(NOT_FOUND, NO_MEMBER)
-            if isinstance(request, JoinCluster):
+            if isinstance(request, JoinCluster | RotateSecret):
                 raise Refusal(PRECONDITION, _ALONE)
             own = self._describe_own()
             self._reply(ClusterStatus("", own.node, [own.node], [own.node], [own], {}, None))
@@ -73,6 +74,8 @@ class ClusterCalls:
             cluster.describe(lambda facts: self._guard(lambda: self._ask_all(facts)))
         elif isinstance(request, ForgetNode):
             cluster.forget(request.node, request.is_forced, self._on_done)
+        elif isinstance(request, RotateSecret):
+            cluster.rotate_secret(request.is_end, self._on_done)
         elif isinstance(request, JoinCluster):
             if self._control.is_running:
                 raise Refusal(PRECONDITION, "this command requires the broker to be stopped first")

@@ -46,6 +46,16 @@ class JoinCluster(_Request, tag="join_cluster", frozen=True):
     seed: Name
 
 
+class RotateSecret(_Request, tag="rotate_secret", frozen=True, omit_defaults=True):
+    """Give the nodes a new secret to prove to each other; the one before stays in use.
+
+    `is_end`: put the one before out of use. Refused (`precondition`) if a rotation is under way, or
+    for `is_end` if none is, or if a running node is not known to have heard of the new one.
+    """
+
+    is_end: bool = False
+
+
 class SetDraining(_Request, tag="set_draining", frozen=True, omit_defaults=True):
     """Take the node into maintenance mode, or out of it.
 
@@ -134,5 +144,7 @@ class ClusterStatus(Struct, tag="cluster_status", frozen=True):
     etcd: EtcdStatus | None
 
 
-ClusterRequest = DescribeCluster | DescribeMember | ForgetNode | JoinCluster | SetDraining
+ClusterRequest = (
+    DescribeCluster | DescribeMember | ForgetNode | JoinCluster | RotateSecret | SetDraining
+)
 ClusterReply = ClusterStatus | MemberDescription

@@ -687,6 +687,7 @@ NEEDS: Final[dict[type, str]] = {
     cluster.DescribeMember: MANAGEMENT,
     cluster.ForgetNode: ADMINISTRATOR,
     cluster.JoinCluster: ADMINISTRATOR,
+    cluster.RotateSecret: ADMINISTRATOR,
     cluster.SetDraining: ADMINISTRATOR,
     mirrors.DescribeMirrors: MANAGEMENT,
     mirrors.SyncQueue: ADMINISTRATOR,

@@ -32,10 +32,16 @@ class Tickets:
         self._random_bytes: Callable[[int], bytes] = random_bytes
         self._unix_s: Callable[[], int] = unix_s
         self._key: bytes = b""
+        # Tickets of this key hold as well; b"": none do.
+        self._previous_key: bytes = b""
 
-    def share(self, secret: bytes) -> None:
-        """Use the key that all nodes with `secret` use."""
+    def share(self, secret: bytes, previous: bytes = b"") -> None:
+        """Use the key that all nodes with `secret` use.
+
+        Tickets of nodes that use the secret `previous` hold as well, unless it is b"".
+        """
         self._key = hmac.digest(secret, _PURPOSE, "sha256")
+        self._previous_key = hmac.digest(previous, _PURPOSE, "sha256") if previous else b""
 
     def issue(self, user: PutUser) -> bytes:
         """A ticket of a user who shows the password now."""
@@ -64,7 +70,10 @@ class Tickets:
         if not (login.isdigit() and end.isdigit() and len(login) < 12 and len(end) < 12):
             return 0
         login_s, end_s = int(login), int(end)
-        is_own = hmac.compare_digest(proof, self._proof(user, login_s, end_s))
+        is_own = hmac.compare_digest(proof, self._proof(self._key, user, login_s, end_s))
+        if not is_own and self._previous_key:
+            earlier = self._proof(self._previous_key, user, login_s, end_s)
+            is_own = hmac.compare_digest(proof, earlier)
         return login_s if is_own and self._unix_s() < end_s else 0
 
     def _issue(self, user: PutUser, login_s: int, end_s: int) -> bytes:
@@ -72,10 +81,10 @@ class Tickets:
             return b""
         if not self._key:
             self._key = self._random_bytes(_KEY_BYTES)
-        proof = self._proof(user, login_s, end_s)
+        proof = self._proof(self._key, user, login_s, end_s)
         return b":".join([_PREFIX, b"%d" % login_s, b"%d" % end_s, proof])
 
-    def _proof(self, user: PutUser, login_s: int, end_s: int) -> bytes:
+    def _proof(self, key: bytes, user: PutUser, login_s: int, end_s: int) -> bytes:
         head = b"%d:%d:%d:" % (login_s, end_s, len(user.name))
         text = head + user.name + user.password_hash
-        return hmac.digest(self._key, text, "sha256").hex().encode()
+        return hmac.digest(key, text, "sha256").hex().encode()

@@ -9,7 +9,7 @@
 *Both* are the whole payloads of HELLO and CHALLENGE. So a proof (HMAC-SHA256) covers both nonces,
 names, clusters and offered versions: it fits no other handshake, and nobody between the nodes can
 change a word. The role in it keeps a proof from being sent back to its author. The secret never
-travels.
+travels. While a secret replaces another one, nodes use the newest that both have heard of.
 
 Each side checks what the other says, in the order of `Handshake._fault_of`, before it proves
 anything. A refusal is a text for people that makes sense in the logs of both nodes; the link sends
@@ -27,6 +27,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from warrenmq.cluster.links.frames import CHALLENGE, HELLO, PROOF, WELCOME
+from warrenmq.cluster.links.link_secrets import LinkSecrets
 
 MAGIC: Final = b"WARRENLK"
 # Versions of the link's protocol that this release speaks, inclusive.
@@ -65,6 +66,8 @@ class Hello(Struct, frozen=True):
 
     identity: Identity
     nonce: Annotated[bytes, Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
+    # Number of the newest secret that the node has heard of.
+    newest_secret: _Number = 0
 
 
 class HandshakeError(Exception):
@@ -85,7 +88,7 @@ class Handshake:
     def __init__(
         self,
         own: Identity,
-        secret: bytes,
+        secrets: LinkSecrets,
         nonce: bytes,
         expected_name: str,
         admits: Callable[[Identity], str],
@@ -98,9 +101,11 @@ class Handshake:
         # Version that both sides speak.
         self.version = 0
         self._own = own
-        self._secret = secret
+        self._secrets = secrets
+        # The one of them that both sides use, once the other side has introduced itself.
+        self._secret = b""
         self._admits = admits
-        self._own_hello = MAGIC + msgspec.msgpack.encode(Hello(own, nonce))
+        self._own_hello = MAGIC + msgspec.msgpack.encode(Hello(own, nonce, secrets.number))
         # HELLO and CHALLENGE, once both are known.
         self._hellos: tuple[bytes, bytes] | None = None
         self._awaited_kind = CHALLENGE if expected_name else HELLO
@@ -144,12 +149,18 @@ class Handshake:
         if not payload.startswith(MAGIC):
             raise HandshakeError("the other side is no warren node")
         try:
-            self.peer = _DECODER.decode(payload[len(MAGIC) :]).identity
+            hello = _DECODER.decode(payload[len(MAGIC) :])
         except (msgspec.DecodeError, ValueError):
             raise HandshakeError("the other side's introduction is malformed") from None
+        self.peer = hello.identity
         fault = self._fault_of(self.peer)
         if fault:
             raise HandshakeError(fault)
+        self._secret = self._secrets.shared_with(hello.newest_secret)
+        if not self._secret:
+            raise HandshakeError(
+                f"{_of_node(self.peer)} has missed the last rotation of the cluster's secret"
+            )
         self.version = min(self.peer.version_max, self._own.version_max)
         self._ask()
 

@@ -23,6 +23,7 @@ from mypy_extensions import i64
 
 from warrenmq.cluster.links.handshake import NONCE_BYTES, Handshake, Identity, printable
 from warrenmq.cluster.links.link import Link, LinkHandler, LinkHost
+from warrenmq.cluster.links.link_secrets import LinkSecrets
 
 logger = logging.getLogger("warren.cluster")
 
@@ -73,18 +74,19 @@ class _Peer:
 class Links(LinkHost):
     """The links of the node `own`, which calls `handler`.
 
-    All nodes of the cluster know `secret`. `random_bytes` returns that many random bytes.
+    `random_bytes` returns that many random bytes.
     """
 
     def __init__(
         self,
         own: Identity,
-        secret: bytes,
+        secrets: LinkSecrets,
         handler: LinkHandler,
         random_bytes: Callable[[int], bytes],
     ) -> None:
         self._own = own
-        self._secret = secret
+        # The secrets of the cluster that new links use; may be replaced at any time.
+        self.secrets = secrets
         self._handler = handler
         self._random_bytes = random_bytes
         self._peers: dict[str, _Peer] = {}
@@ -237,7 +239,7 @@ class Links(LinkHost):
     def _new_link(self, expected_name: str, address: str, now_ms: i64) -> Link:
         self._now_ms = now_ms
         nonce = self._random_bytes(NONCE_BYTES)
-        handshake = Handshake(self._own, self._secret, nonce, expected_name, self._refusal_of)
+        handshake = Handshake(self._own, self.secrets, nonce, expected_name, self._refusal_of)
         link = Link(handshake, address, self, self._handler, now_ms)
         self._all[link] = None
         return link

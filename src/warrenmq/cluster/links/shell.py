@@ -77,7 +77,8 @@ class LinkShell:
         # Protocols of open sockets.
         self.protocols: set[LinkProtocol] = set()
         self.is_encrypted = tls is not None
-        self._tls = tls
+        # For new connections; replaced when there are new certificates.
+        self.tls = tls
         self._listener: socket.socket | None = None
         # Dials, and accepted connections that have no protocol yet.
         self._tasks: set[asyncio.Task[None]] = set()
@@ -153,7 +154,7 @@ class LinkShell:
     # -- dial --------------------------------------------------------------------------------------
 
     async def _dial(self, name: str, address: Address) -> None:
-        tls = {} if self._tls is None else _tls_options(self._tls.dialling)
+        tls = {} if self.tls is None else _tls_options(self.tls.dialling)
         try:
             async with asyncio.timeout(_CONNECT_S):
                 await self.loop.create_connection(
@@ -194,7 +195,7 @@ class LinkShell:
                 client.close()
 
     async def _welcome(self, client: socket.socket, address: str) -> None:
-        tls = {} if self._tls is None else _tls_options(self._tls.accepting)
+        tls = {} if self.tls is None else _tls_options(self.tls.accepting)
         try:
             client.setblocking(False)
             async with asyncio.timeout(_CONNECT_S):

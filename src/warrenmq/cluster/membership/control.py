@@ -29,6 +29,7 @@ from warrenmq.cluster.membership.identity import (
 )
 from warrenmq.cluster.membership.joining import LEASE_S, Membership, NotAdmitted, NotYet
 from warrenmq.cluster.membership.leaving import Departures, removal_steps, without_copy
+from warrenmq.cluster.membership.secret_rotation import RotationRefused, SecretRotation
 from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata
 from warrenmq.cluster.records import RunningNode
 from warrenmq.vocabulary.error_codes import (
@@ -49,7 +50,7 @@ _ROUNDS_MAX: Final = 10
 # Queues that a refusal names.
 _NAMED_MAX: Final = 20
 # Failures of a request that are no fault of this node.
-_REFUSALS: Final = (MetadataError, NotAdmitted, NotYet, IdentityError, OSError)
+_REFUSALS: Final = (MetadataError, NotAdmitted, NotYet, RotationRefused, IdentityError, OSError)
 
 # Takes a code of a refused request and its text, or "" and "".
 Done = Callable[[str, str], None]
@@ -114,6 +115,7 @@ class ClusterControl:
         copy: DefinitionsCopy,
         metadata: EtcdMetadata,
         membership: Membership,
+        rotation: SecretRotation,
         calls: NodeCalls,
         now_ms: Callable[[], int],
     ) -> None:
@@ -126,6 +128,7 @@ class ClusterControl:
         self._copy = copy
         self._metadata = metadata
         self._membership = membership
+        self._rotation = rotation
         self._departures = Departures(cluster, metadata)
         self._now_ms = now_ms
         # The members as etcd last had them.
@@ -198,6 +201,13 @@ class ClusterControl:
         """
         self._run(lambda: self._node.announce_draining(is_on), done)
 
+    def rotate_secret(self, is_end: bool, done: Done) -> None:
+        """Give the nodes a new secret; `is_end`: put the one before out of use.
+
+        The end is refused while a running node is not known to have heard of the new one.
+        """
+        self._run(self._end_rotation if is_end else self._begin_rotation, done)
+
     def suspend(self, done: Done) -> None:
         """Let the node leave the others for a while; its queues are down."""
         self._run(self._node.suspend, done)
@@ -245,6 +255,27 @@ class ClusterControl:
         return ClusterFacts(
             self.cluster, members, facts, self._node.followed(), self._node.links(), etcd
         )
+
+    # -- the secret --------------------------------------------------------------------------------
+
+    async def _begin_rotation(self) -> None:
+        await self._wait(self._rotation.begin)
+        logger.info("the cluster has a new secret")
+
+    async def _end_rotation(self) -> None:
+        begun_at = await self._wait(self._rotation.begun_at)
+        followed = {link.peer: link.followed for link in self._node.links()}
+        followed[self.name] = self._node.followed()
+        running = await self._wait(self._membership.running)
+        behind = [name for name in sorted(running) if followed.get(name, 0) < begun_at]
+        if behind:
+            raise Refused(
+                PRECONDITION,
+                f"not known to have heard of the new secret: {', '.join(behind)}. Repeat the command "
+                "when cluster_status shows links to all running nodes, or restart those",
+            )
+        await self._wait(lambda: self._rotation.end(begun_at))
+        logger.info("the secret before is out of use")
 
     # -- membership --------------------------------------------------------------------------------
 

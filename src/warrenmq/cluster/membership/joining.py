@@ -30,6 +30,7 @@ from warrenmq.cluster.errors import ClusterError
 from warrenmq.cluster.groups.group_change import group_of
 from warrenmq.cluster.groups.succession import is_only_complete_copy
 from warrenmq.cluster.membership.identity import DirectoryIdentity
+from warrenmq.cluster.membership.secret_rotation import SECRET_BYTES
 from warrenmq.cluster.metadata.conditions import Alive, NodeIs, Unchanged
 from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata
 from warrenmq.cluster.metadata.keys import parts_of
@@ -51,9 +52,8 @@ from warrenmq.vocabulary.fail_points import fail_point
 
 logger = logging.getLogger("warren.cluster")
 
-# Bytes by chance in the id of a cluster, a replica or an incarnation, and in a secret.
+# Bytes by chance in the id of a cluster, a replica or an incarnation.
 ID_BYTES: Final = 8
-SECRET_BYTES: Final = 32
 # How long a lease outlives its last renewal (s).
 LEASE_S: Final = 10
 

@@ -86,7 +86,9 @@ class ClusterStart:
         meta, identity = self._wait(lambda: self._enter(directory, rows, first))
         self._wait(lambda: self._end_earlier_run(identity))
         self._wait(self._load)
-        self.meta = meta
+        # Read again: the watch begins after the definitions, and the secret may have changed
+        # between the two.
+        self.meta = self._wait(self._membership.meta) or meta
         self.identity = identity
         return own_definitions(rows, self.shared, self._node.encode())
 

@@ -110,8 +110,8 @@ class Endpoints:
     ) -> None:
         if not urls:
             raise ValueError("etcd needs at least one URL")
-        context = _ssl_context(tls) if tls is not None else None
-        self._pools = [_pool(url, context) for url in urls]
+        self._urls = tuple(urls)
+        self._pools = self._new_pools(tls)
         self._credentials = credentials
         # The member that is asked first, as an index of `_pools`: it gave the last answer.
         self._preferred = 0
@@ -119,6 +119,18 @@ class Endpoints:
         self._login_lock = threading.Lock()
         # None before a login; "" if etcd has its authentication off.
         self._token: str | None = None
+
+    def reload_tls(self, tls: TlsFiles) -> None:
+        """Read the files anew for later connections; calls and streams under way keep theirs.
+
+        Raises EtcdRefused for unreadable files, and changes nothing then.
+        """
+        # The connections of the old pools end with the last call that uses them.
+        self._pools = self._new_pools(tls)
+
+    def _new_pools(self, tls: TlsFiles | None) -> list[urllib3.HTTPConnectionPool]:
+        context = None if tls is None else _ssl_context(tls)
+        return [_pool(url, context) for url in self._urls]
 
     def close(self) -> None:
         """Close the connections; calls under way finish first."""

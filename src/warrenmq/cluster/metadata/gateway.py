@@ -90,6 +90,10 @@ class EtcdGateway:
     ) -> None:
         self._endpoints = Endpoints(urls, credentials, tls)
 
+    def reload_tls(self, tls: TlsFiles) -> None:
+        """See `Endpoints.reload_tls`."""
+        self._endpoints.reload_tls(tls)
+
     def close(self) -> None:
         """Close the connections."""
         self._endpoints.close()

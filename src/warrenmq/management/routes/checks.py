@@ -6,7 +6,13 @@ from fastapi import APIRouter
 
 from warrenmq.admin.client.certificates import expiring
 from warrenmq.admin.client.critical_queues import critical_queues
-from warrenmq.admin.protocol.cluster import ClusterStatus, DescribeCluster, MemberDescription
+from warrenmq.admin.protocol.cluster import (
+    ClusterStatus,
+    DescribeCluster,
+    DescribeMember,
+    ListenerStatus,
+    MemberDescription,
+)
 from warrenmq.admin.protocol.control import ControlStatus, DescribeControl
 from warrenmq.admin.protocol.watching import Certificates, DescribeCertificates
 from warrenmq.management.access import ManagementUser, Monitor
@@ -37,7 +43,7 @@ def alarms(caller: ManagementUser) -> JsonReply:
 @router.get("/local-alarms")
 def local_alarms(caller: ManagementUser) -> JsonReply:
     """Whether the node has no alarm."""
-    return _alarm_check(_own(_cluster(caller)), "There are alarms in effect on the node")
+    return _alarm_check([_own(caller)], "There are alarms in effect on the node")
 
 
 @router.get("/port-listener/{port:segment}")
@@ -45,7 +51,7 @@ def port_listener(caller: ManagementUser, port: str) -> JsonReply:
     """Whether the node listens on the port."""
     if not port.isascii() or not port.isdecimal():
         raise bad_request("Invalid port")
-    ports = [each.port for node in _own(_cluster(caller)) for each in node.listeners]
+    ports = [each.port for each in _listeners(caller)]
     if int(port) in ports:
         return _ok(port=int(port))
     return _failed("No active listener", missing=int(port), ports=ports)
@@ -55,7 +61,7 @@ def port_listener(caller: ManagementUser, port: str) -> JsonReply:
 def protocol_listener(caller: ManagementUser, protocol: str) -> JsonReply:
     """Whether the node has a listener for the protocol."""
     wanted = _PROTOCOLS.get(protocol.lower(), protocol.lower())
-    found = sorted({each.protocol for node in _own(_cluster(caller)) for each in node.listeners})
+    found = sorted({each.protocol for each in _listeners(caller)})
     if wanted in found:
         return _ok(protocol=protocol)
     return _failed("No active listener", missing=protocol, protocols=found)
@@ -64,14 +70,14 @@ def protocol_listener(caller: ManagementUser, protocol: str) -> JsonReply:
 @router.get("/virtual-hosts")
 def virtual_hosts(caller: ManagementUser) -> JsonReply:
     """Whether all vhosts run: a node whose vhost does not start does not start at all."""
-    _cluster(caller)
+    _own(caller)
     return _ok()
 
 
 @router.get("/ready-to-serve-clients")
 def ready_to_serve_clients(caller: ManagementUser) -> JsonReply:
     """Whether the node takes clients."""
-    if all([node.is_listening for node in _own(_cluster(caller))]):
+    if _own(caller).is_listening:
         return _ok()
     return _failed(
         "node does not take clients: it is in maintenance mode, or its broker is stopped"
@@ -94,7 +100,7 @@ def node_is_quorum_critical(caller: Monitor) -> JsonReply:
 @router.get("/is-in-service")
 def is_in_service(caller: ManagementUser) -> JsonReply:
     """Whether the node is not in maintenance mode."""
-    if any([node.is_draining for node in _own(_cluster(caller))]):
+    if _own(caller).is_draining:
         return _failed("node is in maintenance mode")
     return _ok()
 
@@ -140,7 +146,7 @@ def certificate_expiration(caller: ManagementUser, within: str, unit: str) -> Js
 @old_router.get("/node")
 def node_check(caller: ManagementUser) -> JsonReply:
     """Whether the asked node has no alarm; monitors of RabbitMQ before 3.8 ask this."""
-    return _alarm_check(_own(_cluster(caller)), "resource alarm(s) in effect")
+    return _alarm_check([_own(caller)], "resource alarm(s) in effect")
 
 
 @old_router.get("/node/{name:segment}")
@@ -167,9 +173,18 @@ def _cluster(caller: Caller) -> ClusterStatus:
     return caller.call(DescribeCluster(), ClusterStatus)
 
 
-def _own(cluster: ClusterStatus) -> list[MemberDescription]:
-    """The node that was asked, in a list of one."""
-    return [node for node in cluster.nodes if node.node == cluster.node]
+def _listeners(caller: Caller) -> list[ListenerStatus]:
+    """The listeners of the node that was asked, with the one for other nodes."""
+    cluster = _cluster(caller)
+    return [each for node in cluster.nodes if node.node == cluster.node for each in node.listeners]
+
+
+def _own(caller: Caller) -> MemberDescription:
+    """The node that was asked, as it knows itself: etcd and other nodes are not asked.
+
+    A supervisor that asks often must not restart nodes because etcd is away.
+    """
+    return caller.call(DescribeMember(), MemberDescription)
 
 
 def _alarm_check(nodes: list[MemberDescription], reason: str) -> JsonReply:

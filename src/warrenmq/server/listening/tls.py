@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from warrenmq.server.config.options.tls import TlsOptions
 from warrenmq.server.config.settings import Config
+from warrenmq.server.file_stamps import WATCH_INTERVAL_S, Stamps, stamps
 
 _VERSIONS: Final = {
     "tlsv1": ssl.TLSVersion.TLSv1,
@@ -42,8 +43,6 @@ _CERTIFICATE: Final = re.compile(
 _PREFIX: Final = "ssl_options"
 
 logger = logging.getLogger("warren.listener")
-
-WATCH_INTERVAL_S: Final = 2.0
 
 
 class TlsError(Exception):
@@ -121,17 +120,9 @@ def _certificates(path: Path | None) -> str:
     return "".join([f"{block}\n" for block in _CERTIFICATE.findall(text)])
 
 
-def file_stamps(options: TlsOptions) -> tuple[tuple[int, int, int] | None, ...]:
+def file_stamps(options: TlsOptions) -> Stamps:
     """Stamps that change when a file is written or replaced; None for a file that is gone."""
-    return tuple(_stamp(path) for _, path in _files(options))
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
+    return stamps([path for _, path in _files(options)])
 
 
 def _files(options: TlsOptions) -> Iterator[tuple[str, Path]]:
@@ -294,6 +285,6 @@ class ListenerTls:
         while True:
             await asyncio.sleep(WATCH_INTERVAL_S)
             # A file system that hangs must not stop the loop.
-            stamps = await loop.run_in_executor(None, file_stamps, options())
-            if stamps != self._stamps:
+            latest = await loop.run_in_executor(None, file_stamps, options())
+            if latest != self._stamps:
                 self.reload(options())

@@ -190,6 +190,11 @@ def _join(run: Run) -> Output:
     return None
 
 
+def _rotate(run: Run) -> Output:
+    run.do(cluster.RotateSecret(is_end=run.flag("end")))
+    return None
+
+
 def _peers(run: Run) -> Output:
     return Text("\n".join(describe_cluster(run).members))
 
@@ -221,5 +226,12 @@ COMMANDS: Final = (
             Option("ram", "flag", help="accepted, has no effect"),
         ),
         banner=lambda run: f"Clustering node {run.node} with {full_node_name(run[0])}",
+    ),
+    Command(
+        "rotate_cluster_secret", GROUP,
+        "Gives the nodes a new secret to prove to each other; the one before serves until --end",
+        _rotate, needs="node",
+        options=(Option("end", "flag", help="puts the secret before out of use"),),
+        banner=lambda _run: "Rotating the secret of the cluster ...",
     ),
 )  # fmt: skip

@@ -23,6 +23,8 @@ TTL_MS = 30000
 DEAD_LETTERS_S = 180.0
 DRAIN_S = "60"
 COLD_QUEUES = 100
+# Messages that a consumer with prefetch 1 takes.
+TURNS = 50_000
 # Share of `Setting.backlog_messages` that each of them gets.
 COLD_SHARE = 20
 
@@ -159,6 +161,21 @@ def run_round_trip(workload: Workload, setting: Setting) -> list[Result]:
     return [setting.result(workload.rows[0], float(sample.summary["publish_rate"]), RATE, sample)]
 
 
+def run_turns(workload: Workload, setting: Setting) -> list[Result]:
+    """Drain a queue one message at a time, each after the ack of the last; the figure is the rate."""
+    queue = ["--queue", "bench-turns", "--no-auto-delete", *workload.arguments]
+    delete_queues(setting.broker, ["bench-turns"])
+    try:
+        setting.perf(*queue, "--consumers", "0", "--pmessages", str(TURNS), "--confirm", "1000")
+        drained = setting.perf(
+            *(*queue, "--producers", "0", "--cmessages", str(TURNS)),
+            *("--qos", "1", "--write-each-ack"),
+        )
+    finally:
+        delete_queues(setting.broker, ["bench-turns"])
+    return [setting.result(workload.rows[0], float(drained.summary["receive_rate"]), RATE, drained)]
+
+
 def run_paced(workload: Workload, setting: Setting) -> list[Result]:
     """Publish at a rate that both brokers keep easily; the figures are median and p99 latency."""
     delete_queues(setting.broker, ["bench-1"])
@@ -289,9 +306,23 @@ WORKLOADS = [
     Workload(
         "single-ack",
         ["transient 100 B, every message acked singly"],
-        "the same, one ack a message, prefetch 1000",
+        "the same, one ack a message, prefetch 1000; the acks of a read leave together",
         run_flow,
         ["--size", "100", "--qos", "1000"],
+    ),
+    Workload(
+        "written-ack",
+        ["transient 100 B, single acks, one write each"],
+        "the same, and each ack leaves with a write of its own, as with most clients",
+        run_flow,
+        ["--size", "100", "--qos", "1000", "--write-each-ack"],
+    ),
+    Workload(
+        "prefetch-1",
+        ["round trip of a message and its ack, prefetch 1"],
+        "a queue of 100 B is drained; each message comes after the ack of the last one",
+        run_turns,
+        ["--size", "100"],
     ),
     Workload(
         "persistent-1k",

@@ -60,6 +60,14 @@ def perf(
         int,
         typer.Option("--multi-ack-every", "-A", rich_help_panel=AGENTS, help="messages per ack"),
     ] = 1,
+    write_each_ack: Annotated[
+        bool,
+        typer.Option(
+            "--write-each-ack",
+            rich_help_panel=AGENTS,
+            help="send each ack by itself, as most clients do, instead of those of a read together",
+        ),
+    ] = False,
     processes: Annotated[
         int,
         typer.Option(
@@ -234,6 +242,7 @@ def perf(
             qos=qos,
             autoack=autoack,
             multi_ack_every=multi_ack_every,
+            write_each_ack=write_each_ack,
             time=seconds,
             drain=drain,
             interval=interval,

@@ -1,6 +1,7 @@
 """One consuming connection: counts deliveries, measures latency, acks singly or N at a time.
 
-The acks for one received chunk gather in a buffer and leave with one send. While the socket does
+The acks for one received chunk gather in a buffer and leave with one send, or each with a send of
+its own, as those of most clients do. While the socket does
 not take them the consumer reads nothing, so that a broker that does not read its acks cannot fill
 buffers here with deliveries. Messages of one publisher's batch share a timestamp, so latency is
 recorded per run of equal timestamps.
@@ -50,11 +51,18 @@ ACK_MULTIPLE: Final = 0x100 | FRAME_END
 class Consumer(AgentConnection):
     """Consumes `queue` on channel 1 of a socket that is set up already, prefetch included.
 
-    `multi_ack_every` 0 consumes without acks; `limit` 0 means no limit. Deliveries past the limit
-    stay unacked.
+    `multi_ack_every` 0 consumes without acks; `writes_each_ack`: a send for each ack. `limit` 0
+    means no limit. Deliveries past the limit stay unacked.
     """
 
-    def __init__(self, sock: socket, queue: bytes, multi_ack_every: i64, limit: i64) -> None:
+    def __init__(
+        self,
+        sock: socket,
+        queue: bytes,
+        multi_ack_every: i64,
+        limit: i64,
+        writes_each_ack: bool = False,
+    ) -> None:
         super().__init__(sock, "consumer", False)
         self.received: i64 = 0
         # Arrival of the chunk with the latest counted message, monotonic nanoseconds.
@@ -64,6 +72,7 @@ class Consumer(AgentConnection):
         self._queue: bytes = queue
         self._ack_every: i64 = multi_ack_every
         self._limit: i64 = limit
+        self._writes_each_ack: bool = writes_each_ack
         self._unacked: i64 = 0
         self._latest_tag: i64 = 0
         self._now_ns: i64 = 0
@@ -130,6 +139,8 @@ class Consumer(AgentConnection):
         self._acks.write(ACK_HEAD)
         write_i64_be(self._acks, self._latest_tag)
         write_i16_be(self._acks, ACK_MULTIPLE if multiple else ACK_ONE)
+        if self._writes_each_ack:
+            self._send_acks()
 
     def _send_acks(self) -> None:
         octets = self._acks.getvalue()

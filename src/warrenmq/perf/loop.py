@@ -67,7 +67,9 @@ class PerfLoop:
         if options.qos > 0:
             client.request(BasicQos(prefetch_count=options.qos))
         ack_every = 0 if options.autoack else options.multi_ack_every
-        consumer = Consumer(client.sock, target.queue, ack_every, options.cmessages)
+        consumer = Consumer(
+            client.sock, target.queue, ack_every, options.cmessages, options.write_each_ack
+        )
         self.consumers.append(consumer)
         self._register(consumer)
 

@@ -118,6 +118,7 @@ class PerfOptions:
     qos: int = 0
     autoack: bool = False
     multi_ack_every: int = 1
+    write_each_ack: bool = False
     time: float = 0.0
     drain: float | None = None
     interval: float = 1.0
@@ -155,6 +156,8 @@ class PerfOptions:
             raise PerfError("--producers 0 and --consumers 0: nothing to run")
         if self.autoack and self.multi_ack_every != 1:
             raise PerfError("--multi-ack-every: without meaning under --autoack")
+        if self.autoack and self.write_each_ack:
+            raise PerfError("--write-each-ack: without meaning under --autoack")
         if 0 < self.qos < self.multi_ack_every:
             raise PerfError(
                 f"--multi-ack-every {self.multi_ack_every}: more than --qos {self.qos}, no ack would ever be sent"

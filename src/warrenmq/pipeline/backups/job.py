@@ -318,9 +318,9 @@ class _Job:
             data=[part.data for part in parts.values() if part.data is not None],
             alive=[part.alive for part in parts.values() if part.alive is not None],
         )
-        keep_only(self.work, manifest)
         result = _result(str(self.begun.place), manifest, state, len(topology.queues))
         self.begun.keep_result(result)
+        keep_only(self.work, manifest)
         write_manifest(self.work, manifest)
         self.begun.finish()
         return result

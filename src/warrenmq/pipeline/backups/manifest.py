@@ -35,8 +35,9 @@ MANIFEST_NAME: Final = "manifest.json"
 TOPOLOGY_NAME: Final = "topology.json"
 DATA_PATH: Final = "data"
 ALIVE_PATH: Final = "alive"
-# Bytes of a file that are read at once to check it: each read is a request to an object store.
-PIECE_BYTES: Final = 8 << 20
+# Bytes of a file that are read at once to check it; more where each read is a request to a store.
+_PIECE_BYTES: Final = 1 << 20
+_REQUEST_BYTES: Final = 8 << 20
 SEQ_END: Final = 1 << 62
 
 # Attempts had no names of their own in the first backups.
@@ -201,12 +202,14 @@ def file_problem(place: Place, file: DataFile) -> str:
     crc = 0
     size = 0
     path = f"{place}/{file.name}"
+    piece_bytes = _REQUEST_BYTES
     if isinstance(place, LocalPlace):
+        piece_bytes = _PIECE_BYTES
         if (place.path / file.name).is_symlink() or place.path.is_symlink():
             return f"{path} is a symbolic link"
     try:
         with place.input(file.name) as reader:
-            while data := reader.read(PIECE_BYTES):
+            while data := reader.read(piece_bytes):
                 crc = crc32c(data, crc)
                 size += len(data)
     except FileNotFoundError:

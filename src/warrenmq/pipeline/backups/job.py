@@ -113,8 +113,8 @@ def backup(
     Without `vhost` the backup has the vhost that the URI names, or the vhost "/" of a directory.
 
     A running node makes a snapshot below `snapshot_directory`, on its own machine, by default
-    beside `target` or in `work`; on the file system of the node's data directory a snapshot takes no space. A
-    call with the same arguments resumes an interrupted backup. A backup waits up to
+    beside `target` or in `work`; on the file system of the node's data directory a snapshot takes
+    no space. A call with the same arguments resumes an interrupted backup. A backup waits up to
     `retry_timeout_s` seconds while the node does not answer. Raises ToolError, JobError, and
     refusals of the node.
     """

@@ -112,7 +112,7 @@ def write_manifest(place: Place, manifest: Manifest) -> None:
 
 
 def keep_only(place: Place, manifest: Manifest) -> None:
-    """Delete what killed attempts have left in `place`. JobError when a file of the backup lacks.
+    """Delete what killed attempts have left in `place`. JobError when one of its files is missing.
 
     Called before the manifest is written.
     """

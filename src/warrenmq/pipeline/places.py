@@ -1,4 +1,4 @@
-"""Directories of archives: on a disk of this machine, or in another file system that a URI names.
+"""Directories of archives and backups: on a disk, or in another file system that a URI names.
 
 A job reads and writes through `Place`, so it does not ask where a directory is. pyarrow reaches the
 other file systems: S3, Google's and Azure's object stores, HDFS. What differs is how a file gets
@@ -13,6 +13,7 @@ Access to an object store is set up as for the store's own tools (for S3: the va
 import contextlib
 import functools
 import os
+import posixpath
 import secrets
 import shutil
 from collections.abc import Iterator, Sequence
@@ -72,8 +73,15 @@ class Place(Protocol):
         """
         ...
 
-    def replace(self, name: str, content: bytes) -> None:
-        """Make a whole file, durably, in place of one that may be there."""
+    def replace(self, name: str, content: bytes, mode: int | None = None) -> None:
+        """Make a whole file, durably, in place of one that may be there.
+
+        `mode`: the permissions of the file where it is on a disk; None: as usual.
+        """
+        ...
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a file of this name."""
         ...
 
     def size(self, name: str) -> int:
@@ -89,6 +97,10 @@ class Place(Protocol):
 
         A file that is not there any more has been moved before. May be repeated.
         """
+        ...
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Delete files, durably; one that is not there is skipped."""
         ...
 
     def clear(self) -> None:
@@ -150,17 +162,23 @@ class LocalPlace:
         self.sync_names([name])
         return True
 
-    def replace(self, name: str, content: bytes) -> None:
-        os.rename(self._draft(name, content), self.path / name)
+    def replace(self, name: str, content: bytes, mode: int | None = None) -> None:
+        os.rename(self._draft(name, content, mode), self.path / name)
         self.sync_names([name])
 
-    def _draft(self, name: str, content: bytes) -> Path:
+    def _draft(self, name: str, content: bytes, mode: int | None = None) -> Path:
         goal = self.path / name
         goal.parent.mkdir(parents=True, exist_ok=True)
         draft = goal.with_name(f".{goal.name}.{secrets.token_hex(4)}")
-        draft.write_bytes(content)
+        with draft.open("xb") as file:
+            if mode is not None:
+                os.chmod(draft, mode)
+            file.write(content)
         sync_file(draft)
         return draft
+
+    def exists(self, name: str) -> bool:
+        return (self.path / name).is_file()
 
     def size(self, name: str) -> int:
         return (self.path / name).stat().st_size
@@ -182,6 +200,11 @@ class LocalPlace:
             with contextlib.suppress(FileNotFoundError):
                 os.rename(origin.path / old, goal)
         self.sync_names([new for _, new in names])
+
+    def remove(self, names: Sequence[str]) -> None:
+        for name in names:
+            (self.path / name).unlink(missing_ok=True)
+        self.sync_names(names)
 
     def clear(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
@@ -223,15 +246,18 @@ class RemotePlace:
         """Do nothing: a file that is there is durable."""
 
     def create(self, name: str, content: bytes) -> bool:
-        with self._reaching():
-            if self._system.get_file_info(self._full(name)).is_file:
-                return False
+        if self.exists(name):
+            return False
         self.replace(name, content)
         return True
 
-    def replace(self, name: str, content: bytes) -> None:
+    def replace(self, name: str, content: bytes, mode: int | None = None) -> None:
         with self._reaching(), self.output(name) as file:
             file.write(content)
+
+    def exists(self, name: str) -> bool:
+        with self._reaching():
+            return bool(self._system.get_file_info(self._full(name)).is_file)
 
     def size(self, name: str) -> int:
         with self._reaching():
@@ -271,6 +297,14 @@ class RemotePlace:
 
             with ThreadPoolExecutor(_REQUESTS_AT_ONCE, "warren-move") as threads:
                 list(threads.map(move, left))
+
+    def remove(self, names: Sequence[str]) -> None:
+        def delete(name: str) -> None:
+            with self._reaching(), contextlib.suppress(FileNotFoundError):
+                self._system.delete_file(self._full(name))
+
+        with ThreadPoolExecutor(_REQUESTS_AT_ONCE, "warren-delete") as threads:
+            list(threads.map(delete, names))
 
     def clear(self) -> None:
         with self._reaching():
@@ -341,6 +375,30 @@ def place_of(text: str | Path) -> LocalPlace | RemotePlace:
     if not path or not parts.netloc:
         raise JobError(f"{whole} names no directory: {scheme}://BUCKET/PATH")
     return RemotePlace("s3" if scheme in _S3 else scheme, parts.netloc, path)
+
+
+def path_between(start: Place, goal: Place) -> str:
+    """The path or URI from which `place_from` finds `goal` again, relative where that is possible.
+
+    Both may then be moved together.
+    """
+    if isinstance(start, LocalPlace) and isinstance(goal, LocalPlace):
+        return os.path.relpath(goal.path.resolve(), start.path.resolve())
+    if isinstance(start, RemotePlace) and isinstance(goal, RemotePlace):
+        if (start.scheme, start.authority) == (goal.scheme, goal.authority):
+            return posixpath.relpath(goal.path, start.path)
+    return str(goal)
+
+
+def place_from(start: Place, path: str) -> LocalPlace | RemotePlace:
+    """The place at `path`, a URI or a path that may be relative to `start`."""
+    if _scheme_of(path) is not None or os.path.isabs(path):
+        return place_of(path)
+    if isinstance(start, LocalPlace):
+        return LocalPlace((start.path / path).resolve())
+    assert isinstance(start, RemotePlace)
+    whole = posixpath.normpath(f"/{start.path}/{path}").lstrip("/")
+    return place_of(f"{start.scheme}://{start.authority}/{whole}")
 
 
 def disk_path(text: str | Path) -> Path:

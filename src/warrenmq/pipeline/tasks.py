@@ -45,8 +45,8 @@ class TaskRunner:
         """Run each of `tasks` without a result below `results`; returns all results by task name.
 
         `do`, a function at module level, runs in workers; `kind` is its return type, for msgspec.
-        An OSError, ToolError, ReadError or ValueError of a task becomes a JobError, raised after
-        all other tasks are done and have their results.
+        An OSError, ToolError, JobError, ReadError or ValueError of a task becomes a JobError,
+        raised after all other tasks are done and have their results.
         """
         make_directories(results)
         done = _results(results, tasks, kind)
@@ -100,7 +100,7 @@ def _do(path: Path, do: Callable[[Any], Any], payload: Any) -> str:
             os.fsync(file.fileno())
         new.rename(path)
         sync_directory(path.parent)
-    except (OSError, ToolError, ReadError, ValueError) as error:
+    except (OSError, ToolError, JobError, ReadError, ValueError) as error:
         return str(error) or type(error).__name__
     return ""
 

@@ -1,7 +1,13 @@
-"""State of a job that makes a new directory, stored beside it until it has its final name.
+"""State of a job that makes something new, stored until it is finished.
 
     .NAME.KIND/          the state: a lock, `job.json`, results of tasks
     .NAME.incomplete/    the directory that becomes NAME
+
+On a disk both are beside NAME, and a rename finishes the job. Elsewhere (places.py) there is no
+rename: the job writes to its final place, the last file that it writes, MANIFEST_NAME, makes the
+result count, and the state is in a directory of this machine that the caller names. The state's
+lock cannot keep out a job with another such directory, so a file of the place, CLAIM_NAME, says
+which job writes there.
 
 A call with the same arguments resumes a job that was killed at any moment, even when only the
 removal of the state was left to do.
@@ -9,6 +15,7 @@ removal of the state was left to do.
 
 import contextlib
 import os
+import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +23,21 @@ from typing import Any, Final
 
 import msgspec
 
-from warrenmq.offline.backup_files import incomplete_path, must_be_new, remove_unfinished
+from warrenmq.offline.backup_files import (
+    MANIFEST_NAME,
+    incomplete_path,
+    must_be_new,
+    put_in_place,
+    remove_unfinished,
+)
 from warrenmq.offline.data_directory import ToolError
-from warrenmq.pipeline.places import disk_path
-from warrenmq.pipeline.result import JobResult
+from warrenmq.pipeline.places import LocalPlace, RemotePlace, disk_path
+from warrenmq.pipeline.result import JobError, JobResult, must_have_parent
 from warrenmq.pipeline.state_files import locked, read_state, write_state
 from warrenmq.store.disk.files import make_directories
 
+# The file of an unfinished result elsewhere than on a disk; contains the number of its job.
+CLAIM_NAME: Final = ".incomplete"
 _JOB_NAME: Final = "job.json"
 
 
@@ -39,19 +54,30 @@ class _JobFile(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass
 class Unfinished:
-    """State of the job that makes `target`; its files are in the directory `path`."""
+    """State of the job that makes `place`; its files are in the directory `path`."""
 
-    target: Path
+    place: LocalPlace | RemotePlace
     path: Path
-    # Result of an earlier call that finished `target`; None when the job must run.
+    # Result of an earlier call that finished `place`; None when the job must run.
     result: dict[str, Any] | None
     _file: _JobFile
     _is_kept: bool
 
     @property
+    def target(self) -> Path:
+        """The new directory. Only for a place on a disk."""
+        assert isinstance(self.place, LocalPlace)
+        return self.place.path
+
+    @property
     def incomplete(self) -> Path:
-        """The directory that is renamed to `target` at the end."""
+        """The directory that is renamed to `target` at the end. Only for a place on a disk."""
         return incomplete_path(self.target)
+
+    @property
+    def work(self) -> LocalPlace | RemotePlace:
+        """Where the job writes its result."""
+        return LocalPlace(self.incomplete) if self._is_on_disk else self.place
 
     def fact(self, name: str) -> str:
         """The value that `keep` stored under `name`, or ""."""
@@ -61,13 +87,83 @@ class Unfinished:
         """Store these facts durably; from then on the job can be resumed with them."""
         self._write(msgspec.structs.replace(self._file, facts=self._file.facts | facts))
 
+    def begin_work(self) -> None:
+        """Make `work` this job's own, before it writes there. ToolError when another job has it."""
+        if not self._is_on_disk and not self.place.exists(CLAIM_NAME):
+            self._must_be_free()
+        if not self.fact("claim"):
+            # Store the claim first, so that a resumed call knows it as its own.
+            self.store_facts(claim=secrets.token_hex(16))
+        if self._is_on_disk:
+            make_directories(self.incomplete)
+        else:
+            self.place.create(CLAIM_NAME, self.fact("claim").encode())
+            self._must_be_ours()
+
     def keep_result(self, result: JobResult) -> None:
-        """Store the result durably, when only the final name of the directory is missing."""
+        """Store the result durably, when the job has only to `finish`, and to write MANIFEST_NAME.
+
+        ToolError when another job has begun to write to the place.
+        """
+        self._must_be_ours()
         self._write(msgspec.structs.replace(self._file, result=result.as_json()))
+
+    def finish(self) -> None:
+        """Make the result in `work` the finished one, durably."""
+        if isinstance(self.place, LocalPlace):
+            put_in_place(self.incomplete, self.target)
+        else:
+            self.place.remove([CLAIM_NAME])
 
     def drop(self) -> None:
         """Remove the state when the job fails, so that it cannot be resumed."""
         self._is_kept = False
+
+    @property
+    def _is_on_disk(self) -> bool:
+        return isinstance(self.place, LocalPlace)
+
+    def _must_be_ours(self) -> None:
+        """ToolError when the claim of the place is another job's: both may have made theirs."""
+        if self._is_on_disk:
+            return
+        found = b""
+        with contextlib.suppress(FileNotFoundError), self.place.input(CLAIM_NAME) as file:
+            found = file.read()
+        if found != self.fact("claim").encode():
+            self.drop()
+            raise ToolError(f"another job has begun to make {self.place}")
+
+    def _must_be_free(self) -> None:
+        """ToolError when something is in the way of a new job."""
+        if isinstance(self.place, LocalPlace):
+            must_be_new(self.target)
+            if self.incomplete.exists():
+                raise ToolError(
+                    f"{self.incomplete} exists: another job has begun to make {self.target}"
+                )
+        elif self.place.exists(CLAIM_NAME):
+            raise ToolError(
+                f"{self.place} has an unfinished result of another job: resume it with its directory, or delete it"
+            )
+        elif self.place.files():
+            raise ToolError(f"{self.place} is not empty")
+
+    def _is_there(self) -> bool:
+        """Whether the place has a finished result, of this job or another."""
+        if isinstance(self.place, LocalPlace):
+            return self.target.is_dir() and any(self.target.iterdir())
+        return self.place.exists(MANIFEST_NAME)
+
+    def _forget(self) -> None:
+        """Remove the state of the finished job."""
+        _remove_state(self.path)
+        if self.result is not None:
+            # The call that made the result was killed before it could do this.
+            if self._is_on_disk:
+                remove_unfinished(self.incomplete)
+            else:
+                self.place.remove([CLAIM_NAME])
 
     def _write(self, file: _JobFile) -> None:
         write_state(self.path / _JOB_NAME, file)
@@ -76,48 +172,73 @@ class Unfinished:
 
 
 @contextlib.contextmanager
-def unfinished(target: Path, kind: str, of: Mapping[str, str]) -> Iterator[Unfinished]:
+def unfinished(
+    target: Path | LocalPlace | RemotePlace,
+    kind: str,
+    of: Mapping[str, str],
+    work: Path | None = None,
+) -> Iterator[Unfinished]:
     """Begin the job `kind` that makes `target` from the inputs `of`, or resume it.
 
-    No other process can make `target` inside the block. A normal end removes the state; an error
-    keeps it only if the job has called `keep`. Raises ToolError and JobError when the job cannot
-    start or resume.
+    `work` is the directory of the state when `target` is not on a disk: a new or empty one, or that
+    of an interrupted call. No other process can make `target` inside the block. A normal end
+    removes the state; an error keeps it only if the job has stored facts or its result. Raises
+    ToolError and JobError when the job cannot start or resume.
     """
-    path = target.with_name(f".{target.name}.{kind}")
+    place = LocalPlace(target) if isinstance(target, Path) else target
+    path = _state_path(place, kind, work)
+    job = Unfinished(place, path, None, _JobFile(of=dict(of)), False)
     if not path.exists():
-        _must_not_be_in_the_way(target)
+        job._must_be_free()
         make_directories(path)
-    with locked(path, f"another process is making {target}"):
+    with locked(path, f"another process is making {place}"):
         file = read_state(path / _JOB_NAME, _JobFile)
         if file is not None and file.of != dict(of):
             raise ToolError(
                 f"{path} belongs to an unfinished {kind} of another source or with other options; "
-                f"remove it and {incomplete_path(target)} to start over"
+                f"remove it and {job.work} to start over"
             )
-        is_there = target.is_dir() and any(target.iterdir())
-        job = Unfinished(
-            target,
-            path,
-            file.result if file is not None and is_there else None,
-            file or _JobFile(of=dict(of)),
-            file is not None,
-        )
+        if file is not None:
+            job._file = file
+            job._is_kept = True
+            if file.result is not None and job._is_there():
+                job.result = file.result
         try:
-            if job.result is None:
-                if file is None:
-                    _must_not_be_in_the_way(target)
-                must_be_new(target)
+            if file is None:
+                job._must_be_free()
+            elif job.result is None and isinstance(place, LocalPlace):
+                must_be_new(place.path)
             yield job
         except BaseException:
             if not job._is_kept:
                 remove_unfinished(path)
             raise
-        _forget(path)
-        if job.result is not None:
-            remove_unfinished(job.incomplete)
+        job._forget()
 
 
-def _forget(path: Path) -> None:
+def _state_path(place: LocalPlace | RemotePlace, kind: str, work: Path | None) -> Path:
+    if isinstance(place, LocalPlace):
+        if work is not None:
+            raise JobError(
+                f"a directory for the progress is named for a URI only: on a disk it is beside {place}"
+            )
+        return place.path.with_name(f".{place.path.name}.{kind}")
+    if work is None:
+        raise JobError(
+            f"{place} is not on a disk of this machine: name a directory of this machine for the job's progress (work)"
+        )
+    path = absolute(work)
+    must_have_parent(path)
+    known = {_JOB_NAME, f".{_JOB_NAME}.new", "lock"}
+    if path.exists() and not path.is_dir():
+        raise JobError(f"{path} is no directory")
+    if path.is_dir() and not (path / _JOB_NAME).exists() and {*os.listdir(path)} - known:
+        # The directory is removed at the end.
+        raise JobError(f"{path} is not empty: name a new directory for the job's progress")
+    return path
+
+
+def _remove_state(path: Path) -> None:
     """Remove the state of a finished job; its directories first, so that `job.json` goes last."""
     for child in path.iterdir():
         if child.is_dir():
@@ -131,10 +252,3 @@ def absolute(path: str | Path) -> Path:
     JobError for a URI of another file system.
     """
     return Path(os.path.abspath(disk_path(path)))
-
-
-def _must_not_be_in_the_way(target: Path) -> None:
-    must_be_new(target)
-    work = incomplete_path(target)
-    if work.exists():
-        raise ToolError(f"{work} exists: another job has begun to make {target}")

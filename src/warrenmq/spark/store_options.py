@@ -100,7 +100,8 @@ def _local_path(path: str) -> str:
     if not path.startswith("file:"):
         if "://" in path:
             raise OptionError(
-                f"option 'path' is a directory on disks of all of Spark's machines, not {path}: copy it there with the store's own tools"
+                f"option 'path' is a directory on disks of all of Spark's machines, not {path}: copy it there with the store's own tools, "
+                "or restore it there if it is a Parquet backup, whose files 'data/*.parquet' are a table as they are"
             )
         return path
     return unquote(urlsplit(path).path)

@@ -1,4 +1,4 @@
-"""Parquet files that keep each message exactly, and the figures of such a file.
+"""The columns of Parquet files that keep each message exactly, and the sums of their rows.
 
 Rows of a queue ascend by seq id within a file, unless the store they come from has another order.
 The rows of a queue are summarized by their count and a *digest*: the sum, modulo 2^64, of a number
@@ -7,20 +7,13 @@ digest of the whole in any order, so a writer and a reader of the same messages 
 without exchanging messages.
 """
 
-import contextlib
-import os
-import secrets
 from collections.abc import Iterable
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
-from crc32c import crc32c
 
-from warrenmq.tables.file_figures import DataFile, QueueRows
+from warrenmq.tables.file_figures import QueueRows
 from warrenmq.tables.file_scan import Array
 from warrenmq.tables.schemas import COLUMNS, MESSAGES
 
@@ -59,9 +52,6 @@ ALIVE_SCHEMA: Final = pa.schema(
     ]
 )
 
-ROW_GROUP_ROWS: Final = 65536
-ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
-_ZSTD_LEVEL: Final = 3
 _U64_MAX: Final = (1 << 64) - 1
 # Factors of the digest, one a column: odd and without a pattern, so that each turns its column into
 # a different number.
@@ -134,134 +124,3 @@ def _digests(batch: Any) -> tuple[Array, Array, Array]:
         digests *= np.uint64(factor)
         digests ^= digests >> np.uint64(32)
     return queue_ids, seqs, digests
-
-
-class DataFileWriter:
-    """Writes one file, which gets its name in `finish`.
-
-    As a context manager it removes an unfinished file.
-    """
-
-    def __init__(self, path: Path, schema: Any) -> None:
-        self.rows = 0
-        self._path = path
-        self._schema = schema
-        # The temporary name is random, because two attempts of one task may run at once.
-        self._new = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
-        self._file = _ChecksumFile(self._new)
-        self._writer = pq.ParquetWriter(
-            self._file,
-            schema,
-            compression="zstd",
-            compression_level=_ZSTD_LEVEL,
-            # No dictionary for columns whose values hardly repeat: building it would be wasted
-            # work.
-            use_dictionary=[
-                column.name for column in schema if column.name not in ("body", "checksum", "seq")
-            ],
-            write_statistics=[column.name for column in schema if column.name != "body"],
-        )
-        self._waiting: list[Any] = []
-        self._waiting_rows = self._waiting_bytes = 0
-        self._sums = QueueSums()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if not self._file.closed:
-            # Close the Parquet writer first: left open, it writes the file's footer later, and its
-            # error would be lost.
-            with contextlib.suppress(OSError, ValueError):
-                self._writer.close()
-            self._file.close()
-            self._new.unlink(missing_ok=True)
-
-    def write(self, batch: Any) -> None:
-        """Append the rows of `batch`."""
-        if batch.num_rows == 0:
-            return
-        if set(DIGEST_COLUMNS) <= set(self._schema.names):
-            self._sums.add(batch)
-        self.rows += batch.num_rows
-        self._waiting.append(batch)
-        self._waiting_rows += batch.num_rows
-        self._waiting_bytes += batch.nbytes
-        if self._waiting_rows >= ROW_GROUP_ROWS or self._waiting_bytes >= ROW_GROUP_BYTES:
-            self._flush()
-
-    def finish(self) -> DataFile:
-        """Make the file durable under its name, and return its figures."""
-        self._flush()
-        self._writer.close()
-        os.fsync(self._file.fileno())
-        self._file.close()
-        self._new.rename(self._path)
-        return DataFile(
-            name=self._path.name,
-            bytes=self._file.size,
-            crc32c=f"{self._file.crc:08x}",
-            rows=self.rows,
-            queues=self._sums.by_queue(),
-        )
-
-    def _flush(self) -> None:
-        if self._waiting:
-            table = pa.Table.from_batches(self._waiting, schema=self._schema)
-            self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
-            self._waiting = []
-            self._waiting_rows = self._waiting_bytes = 0
-
-
-class _ChecksumFile:
-    """A new file, written from start to end, with the CRC-32C of the bytes written so far."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("xb", buffering=0)
-        os.chmod(path, 0o640)
-        self.size = 0
-        self.crc = 0
-        self.closed = False
-
-    def write(self, data: Any) -> int:
-        """Write all of `data`."""
-        view = memoryview(data)
-        written = 0
-        while written < len(view):
-            written += self._file.write(view[written:])
-        self.crc = crc32c(view, self.crc)
-        self.size += len(view)
-        return len(view)
-
-    def flush(self) -> None:
-        """Do nothing: the file has no buffer."""
-
-    def tell(self) -> int:
-        """The offset of the next write."""
-        return self.size
-
-    def fileno(self) -> int:
-        """The file descriptor, for fsync."""
-        return self._file.fileno()
-
-    def readable(self) -> bool:
-        """False: the file is only written."""
-        return False
-
-    def writable(self) -> bool:
-        """True: the file is only written."""
-        return True
-
-    def seekable(self) -> bool:
-        """False: the file is written from start to end."""
-        return False
-
-    def close(self) -> None:
-        """Close the file without a sync."""
-        self.closed = True
-        self._file.close()

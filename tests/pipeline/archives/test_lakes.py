@@ -4,7 +4,6 @@ The store is a server with S3's interface; the node is in memory, and no JVM run
 """
 
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,7 @@ from tests.spark.driving import fill
 from tests.spark.links import MemoryLink, install
 from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
 from tests.support.lake_rows import lake_rows
-from tests.support.s3_server import s3_server
-from warrenmq.pipeline import backup, places
+from warrenmq.pipeline import places, restore
 from warrenmq.pipeline.archives import batch as archive_batch
 from warrenmq.pipeline.archives import source as archive_source
 from warrenmq.pipeline.archives.directory import ArchiveDirectory, Commit, Format
@@ -35,13 +33,6 @@ FORMATS: tuple[tuple[str, Format], ...] = (
     ("s3", "iceberg"),
     ("disk", "iceberg"),
 )
-
-
-@pytest.fixture(scope="module")
-def bucket() -> Iterator[str]:
-    """The URI of a bucket."""
-    with pytest.MonkeyPatch.context() as patch, s3_server(patch) as uri:
-        yield uri
 
 
 @pytest.fixture
@@ -281,7 +272,7 @@ def test_places(text: str, found: str | None) -> None:
 def test_a_job_on_files_of_a_node_takes_no_uri_of_a_store(tmp_path: Path) -> None:
     """It says so; a `file:` URI is a path."""
     with pytest.raises(JobError, match="is not on a disk of this machine, and this job needs"):
-        backup(tmp_path, Path("s3://lake/backup"))
+        restore(tmp_path, "s3://lake/data")
     assert absolute(f"file://{tmp_path}/a/../b") == tmp_path / "b"
 
 

@@ -37,12 +37,13 @@ from warrenmq.offline.data_directory import ToolError, opened
 from warrenmq.offline.part_writer import MessageRow, PartWriter
 from warrenmq.offline.store_plan import QueueExtent
 from warrenmq.offline.store_writer import StoreWriter
-from warrenmq.pipeline.backups import restore_job
+from warrenmq.pipeline.backups import data_file, restore_job
 from warrenmq.pipeline.backups.job import backup
 from warrenmq.pipeline.backups.manifest import Manifest, read_manifest, write_manifest
+from warrenmq.pipeline.places import LocalPlace
 from warrenmq.pipeline.progress import Step
 from warrenmq.pipeline.result import JobError
-from warrenmq.tables import data_files, planning
+from warrenmq.tables import planning
 from warrenmq.tables.data_files import DATA_SCHEMA
 from warrenmq.tables.parts import ReadOptions
 from warrenmq.tables.planning import plan
@@ -142,7 +143,7 @@ def test_small_parts_and_files(
     """Many files, row groups and parts restore the same rows."""
     monkeypatch.setattr(planning, "PARTITION_BYTES", 100_000)
     monkeypatch.setattr(planning, "PARTITION_BYTES_MAX", 150_000)
-    monkeypatch.setattr(data_files, "ROW_GROUP_ROWS", 100)
+    monkeypatch.setattr(data_file, "ROW_GROUP_ROWS", 100)
     monkeypatch.setattr(restore_job, "PART_BYTES", 10_000)
     run_backup(backups.data, tmp_path / "backup")
     assert len(list((tmp_path / "backup/data").iterdir())) > 2
@@ -269,7 +270,7 @@ def copy(backups: Backups, tmp_path: Path) -> Iterator[Path]:
     assert not list(tmp_path.glob(".*"))
 
 
-def data_file(directory: Path) -> Path:
+def first_file(directory: Path) -> Path:
     return next((directory / "data").iterdir())
 
 
@@ -283,7 +284,7 @@ def test_what_is_no_backup(copy: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "gone", "link", "topology"])
 def test_damaged_files(copy: Path, tmp_path: Path, damage: str) -> None:
-    path = copy / "topology.json" if damage == "topology" else data_file(copy)
+    path = copy / "topology.json" if damage == "topology" else first_file(copy)
     raw = bytearray(path.read_bytes())
     if damage == "link":
         path.rename(tmp_path / "elsewhere")
@@ -308,12 +309,12 @@ def test_a_flip_in_the_manifest(copy: Path, tmp_path: Path) -> None:
 
 def hostile(copy: Path, edit: Any) -> None:
     """Edit the manifest, and write it with a correct checksum."""
-    manifest, _ = read_manifest(copy)
+    manifest, _ = read_manifest(LocalPlace(copy))
     raw = json.loads((copy / "manifest.json").read_text())
     del raw["crc32c"]
     edit(raw)
     (copy / "manifest.json").unlink()
-    write_manifest(copy, _Raw(raw))  # type: ignore[arg-type]  # only encoded
+    write_manifest(LocalPlace(copy), _Raw(raw))  # type: ignore[arg-type]  # only encoded
     assert isinstance(manifest, Manifest)
 
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,17 +89,28 @@ def ids(found: list[Any]) -> list[int]:
 
 
 def test_archives_tables_and_backups_are_replayed(
-    spark: "SparkSession", broker: BrokerProcess, tmp_path: Path
+    spark: "SparkSession",
+    broker: BrokerProcess,
+    bucket: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Archives, tables and backups are replayed as they were, or filtered and rerouted.
 
-    Of an incremental backup the live messages are replayed.
+    Of an incremental backup the live messages are replayed. It is in an object store, and its base
+    on a disk.
     """
+    for name, value in os.environ.items():
+        if name.startswith("AWS_"):
+            # Spark has started before the store; its next Python workers get these.
+            monkeypatch.setitem(spark.sparkContext.environment, name, value)
     publish(broker, range(40))
     backup(broker.uri, tmp_path / "first", spark=spark)
     assert len(taken(broker, "us")) == 14
     publish(broker, range(40, 60))
-    backup(broker.uri, tmp_path / "second", base=tmp_path / "first", spark=spark)
+    second = f"{bucket}/{uuid.uuid4().hex}"
+    work = tmp_path / "work"
+    backup(broker.uri, second, base=tmp_path / "first", work=work, spark=spark)
     expected = {
         "eu": [n for n in range(60) if n % 3],
         "us": [n for n in range(40, 60) if n % 3 == 0],
@@ -129,10 +141,11 @@ def test_archives_tables_and_backups_are_replayed(
     assert dry.routes == [RouteCount(EXCHANGE, "us.x", 6)]
     assert not list(tmp_path.glob("*.replay-*"))
 
-    for source, engine in itertools.product(("archive", "second"), (spark, None)):
-        checkpoint = tmp_path / f"{source}-{'local' if engine is None else 'spark'}"
+    sources = {"archive": str(tmp_path / "archive"), "second": second}
+    for name, engine in itertools.product(sources, (spark, None)):
+        checkpoint = tmp_path / f"{name}-{'local' if engine is None else 'spark'}"
         result = replay(
-            [tmp_path / source],
+            [sources[name]],
             uri=broker.uri,
             checkpoint=checkpoint,
             spark=engine,

@@ -34,11 +34,12 @@ class Backups:
     results: dict[str, BackupResult]
 
 
-def run_backup(source: str | Path, target: Path, **more: Any) -> BackupResult:
-    return backup(source, target, spark=InlineSpark(), **more)  # type: ignore[arg-type]  # a stub
+def run_backup(source: str | Path, target: str | Path, **more: Any) -> BackupResult:
+    more.setdefault("spark", InlineSpark())
+    return backup(source, target, **more)
 
 
-def run_restore(source: Path, target: Path, **more: Any) -> RestoreResult:
+def run_restore(source: str | Path, target: Path, **more: Any) -> RestoreResult:
     more.setdefault("spark", InlineSpark())
     return restore(source, target, **more)
 

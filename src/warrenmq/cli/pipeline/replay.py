@@ -34,7 +34,7 @@ def replay_command(
         list[str],
         typer.Argument(
             metavar="SOURCE...",
-            help="Archives, Delta and Iceberg tables, backups in Parquet, or other Parquet files with messages; a URI such as s3://BUCKET/PATH names an archive or a table.",
+            help="Archives, Delta and Iceberg tables, backups in Parquet, or other Parquet files with messages; a URI such as s3://BUCKET/PATH names an archive, a table or a backup.",
         ),
     ],
     node: Node,

@@ -31,15 +31,28 @@ NewDirectory = Annotated[
 @pipeline.command("backup")
 @takes_node_and_waits
 def backup_command(
-    target: NewDirectory,
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="NEW_DIR",
+            help="A new directory; must not exist, or be empty; or a URI such as s3://BUCKET/PATH.",
+        ),
+    ],
     node: Node,
     data_dir: StoreDirectory = None,
     snapshots: Snapshots = None,
     base: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             metavar="BACKUP",
             help="Write only what is newer than this earlier backup of the same vhost.",
+        ),
+    ] = None,
+    work: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="A new directory of this machine for the job's progress, removed at the end; for a URI only, and required there.",
         ),
     ] = None,
     master: Master = None,
@@ -51,13 +64,14 @@ def backup_command(
     """Back up a vhost as Parquet with a manifest: of a running node, a stopped one, or a backup."""
     from warrenmq.pipeline.backups.job import backup
 
-    def work(progress: Progress) -> JobResult:
+    def make(progress: Progress) -> JobResult:
         named = data_dir_or_node(data_dir, node)
         return backup(
             str(data_dir) if named is None else named.uri,
             target,
             vhost=node.vhost_option,
             base=base,
+            work=work,
             snapshot_directory=snapshots,
             retry_timeout_s=node.retry_timeout_s,
             master=master,
@@ -65,14 +79,17 @@ def backup_command(
             progress=progress,
         )
 
-    run_job(work, as_json, shown, traceback)
+    run_job(make, as_json, shown, traceback)
 
 
 @pipeline.command("restore")
 @takes_node_and_waits
 def restore_command(
     backup: Annotated[
-        Path, typer.Argument(metavar="BACKUP", help="A backup made by warren pipeline backup.")
+        str,
+        typer.Argument(
+            metavar="BACKUP", help="A backup made by warren pipeline backup: a path or a URI."
+        ),
     ],
     node: Node,
     data_dir: Annotated[
@@ -84,7 +101,7 @@ def restore_command(
         ),
     ] = None,
     base: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(
             metavar="BACKUP",
             help="A backup that BACKUP is based on, when it has moved; repeatable.",

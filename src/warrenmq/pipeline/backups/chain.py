@@ -1,5 +1,6 @@
 """Reads a Parquet backup with those it is based on: opens, checks, and yields rows by queue."""
 
+import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from warrenmq.pipeline.backups.manifest import (
     file_problem,
     read_manifest,
 )
+from warrenmq.pipeline.places import LocalPlace, Place, RemotePlace, place_from, place_of
 from warrenmq.pipeline.tasks import TaskRunner, numbered
 from warrenmq.tables.data_files import ALIVE_SCHEMA, DATA_SCHEMA
 from warrenmq.tables.file_figures import DataFile
@@ -30,9 +32,15 @@ ROW_COLUMNS = ("queue_id", "seq", "redelivered")
 class ChainFile:
     """A file of messages. `is_older`: an older backup's, so not all of its messages are alive."""
 
-    path: Path
+    place: LocalPlace | RemotePlace
     file: DataFile
     is_older: bool
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Any]:
+        """The file as a ParquetFile."""
+        with self.place.input(self.file.name) as source, pq.ParquetFile(source) as file:
+            yield file
 
     def has_of(self, queue_id: int, first_seq: int, end_seq: int) -> bool:
         """Whether the file may have rows of the queue in [first_seq, end_seq)."""
@@ -44,9 +52,9 @@ class ChainFile:
 
 @dataclass(frozen=True)
 class Chain:
-    """The backups of a chain, oldest first: their directories and manifests. Can be pickled."""
+    """The backups of a chain, oldest first: their places and manifests. Can be pickled."""
 
-    directories: tuple[Path, ...]
+    places: tuple[LocalPlace | RemotePlace, ...]
     manifests: tuple[Manifest, ...]
 
     @property
@@ -57,55 +65,56 @@ class Chain:
     def files(self) -> list[ChainFile]:
         """All files of messages, in the order of their backups."""
         return [
-            ChainFile(directory / DATA_PATH / file.name, file, manifest is not self.last)
-            for directory, manifest in zip(self.directories, self.manifests, strict=True)
+            ChainFile(place.joined(DATA_PATH), file, manifest is not self.last)
+            for place, manifest in zip(self.places, self.manifests, strict=True)
             for file in manifest.data
         ]
 
-    def alive_files(self) -> list[Path]:
-        """The files of the last backup that list which messages of older backups are alive."""
-        return [self.directories[-1] / ALIVE_PATH / file.name for file in self.last.alive]
+    @property
+    def alive_place(self) -> LocalPlace | RemotePlace:
+        """Where the last backup lists which messages of older backups are alive (`last.alive`)."""
+        return self.places[-1].joined(ALIVE_PATH)
 
-    def all_files(self) -> list[tuple[Path, DataFile]]:
-        """All files that have a checksum, with their manifest entries."""
+    def all_files(self) -> list[tuple[Place, DataFile]]:
+        """All files that have a checksum, each with its place and its manifest entry."""
         return [
-            (directory / name / file.name, file)
-            for directory, manifest in zip(self.directories, self.manifests, strict=True)
+            (place.joined(name), file)
+            for place, manifest in zip(self.places, self.manifests, strict=True)
             for name, files in ((DATA_PATH, manifest.data), (ALIVE_PATH, manifest.alive))
             for file in files
         ]
 
 
-def open_chain(backup: Path, bases: Iterable[Path] = ()) -> Chain:
+def open_chain(backup: str | Path, bases: Iterable[str | Path] = ()) -> Chain:
     """Open the backup and the backups it is based on, given in `bases` or at their original places.
 
-    Raises ToolError.
+    A backup is named by a path or a URI. Raises ToolError and JobError.
     """
     given = {}
-    for directory in bases:
-        manifest, crc = read_manifest(directory)
-        given[manifest.id, crc] = directory
-    directories = [backup]
-    manifests = [read_manifest(backup)[0]]
+    for place in map(place_of, bases):
+        manifest, crc = read_manifest(place)
+        given[manifest.id, crc] = place
+    places = [place_of(backup)]
+    manifests = [read_manifest(places[0])[0]]
     while (base := manifests[0].base) is not None:
-        directory = given.get((base.id, base.crc32c)) or (directories[0] / base.path).resolve()
-        if directory in directories:
-            raise ToolError(f"{directory} is based on itself")
+        place = given.get((base.id, base.crc32c)) or place_from(places[0], base.path)
+        if place in places:
+            raise ToolError(f"{place} is based on itself")
         try:
-            manifest, crc = read_manifest(directory)
+            manifest, crc = read_manifest(place)
         except ToolError as error:
             raise ToolError(
-                f"{directories[0]} is based on backup {base.id}; name it with --base, since {error}"
+                f"{places[0]} is based on backup {base.id}; name it with --base, since {error}"
             ) from None
         if (manifest.id, crc) != (base.id, base.crc32c) or manifest.store_id != manifests[
             0
         ].store_id:
             raise ToolError(
-                f"{directory} is not the backup that {directories[0]} is based on ({base.id}); name it with --base"
+                f"{place} is not the backup that {places[0]} is based on ({base.id}); name it with --base"
             )
-        directories.insert(0, directory)
+        places.insert(0, place)
         manifests.insert(0, manifest)
-    return Chain(tuple(directories), tuple(manifests))
+    return Chain(tuple(places), tuple(manifests))
 
 
 def damage_in(chain: Chain, tasks: TaskRunner, results: Path) -> str:
@@ -117,7 +126,7 @@ def damage_in(chain: Chain, tasks: TaskRunner, results: Path) -> str:
     return f"the backup is damaged: {found[0]}{more}" if found else ""
 
 
-def check_file(task: tuple[Path, DataFile]) -> str:
+def check_file(task: tuple[Place, DataFile]) -> str:
     """In a worker: the text of what is wrong with a file, or ""."""
     return file_problem(*task)
 
@@ -143,14 +152,11 @@ class AliveRuns:
 
 def alive_runs(chain: Chain, queue_ids: Iterable[int] | None = None) -> dict[int, AliveRuns]:
     """The alive runs of the given queues, or of all queues, by queue id."""
-    tables = [
-        pq.read_table(
-            path,
-            schema=ALIVE_SCHEMA,
-            filters=None if queue_ids is None else [("queue_id", "in", list(queue_ids))],
-        )
-        for path in chain.alive_files()
-    ]
+    wanted = None if queue_ids is None else [("queue_id", "in", list(queue_ids))]
+    tables = []
+    for file in chain.last.alive:
+        with chain.alive_place.input(file.name) as source:
+            tables.append(pq.read_table(source, schema=ALIVE_SCHEMA, filters=wanted))
     if not tables:
         return {}
     columns = [column.to_numpy() for column in pa.concat_tables(tables).columns]
@@ -232,7 +238,7 @@ def _rows_in(
 ) -> Iterator[Any]:
     """Yield a queue's rows of a range in one file, alive or not if `runs` is None."""
     names = list(dict.fromkeys([*schema.names, *ROW_COLUMNS]))
-    with pq.ParquetFile(found.path) as file:
+    with found.opened() as file:
         groups = _row_groups(file, queue_id, first_seq, end_seq)
         for batch in file.iter_batches(10_000, row_groups=groups, columns=names) if groups else ():
             seqs = batch.column("seq").to_numpy()

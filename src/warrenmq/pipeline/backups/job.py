@@ -4,6 +4,8 @@ The source is a running node (through a snapshot, which the node makes of hard l
 directory of a stopped node, or a backup of files that `warren backup` has made. With `base`, a
 backup has only the messages that came after an earlier backup, and a list of the older messages
 that are still alive.
+
+The target is on a disk, or elsewhere (places.py): unfinished.py has the difference.
 """
 
 import contextlib
@@ -21,7 +23,7 @@ import msgspec
 
 import warrenmq
 from warrenmq.admin.client.client import RETRY_TIMEOUT_S, NodeAddress, NodeUnreachableError
-from warrenmq.offline.backup_files import must_be_outside, now_text, put_in_place
+from warrenmq.offline.backup_files import must_be_outside, now_text
 from warrenmq.offline.data_directory import VHOSTS_PATH, ToolError, locked, opened
 from warrenmq.pipeline.backups.manifest import (
     ALIVE_PATH,
@@ -31,19 +33,21 @@ from warrenmq.pipeline.backups.manifest import (
     BaseBackup,
     Manifest,
     QueueEntry,
+    keep_only,
     read_manifest,
     write_manifest,
     write_topology,
 )
 from warrenmq.pipeline.backups.topology import topology_of
 from warrenmq.pipeline.engine import Engine, require_engine, sharing_for
+from warrenmq.pipeline.places import LocalPlace, Place, RemotePlace, path_between, place_of
 from warrenmq.pipeline.progress import Progress, Silent, Step
 from warrenmq.pipeline.result import FOUND_EXIT, OK_EXIT, JobResult
 from warrenmq.pipeline.sharing import Sharing
 from warrenmq.pipeline.state_files import fingerprint
 from warrenmq.pipeline.tasks import TaskRunner
 from warrenmq.pipeline.unfinished import Unfinished, absolute, unfinished
-from warrenmq.store.disk.files import make_directories, sync_directory
+from warrenmq.store.disk.files import make_directories
 from warrenmq.tables.file_figures import DataFile
 
 if TYPE_CHECKING:
@@ -67,7 +71,8 @@ class BackupResult(JobResult):
     yet. `damage` lists losses that could not be counted.
     """
 
-    backup: Path
+    # A path, or a URI.
+    backup: str
     id: str
     vhost: str
     base: str | None = None
@@ -88,10 +93,11 @@ class BackupResult(JobResult):
 
 def backup(
     source: str | Path,
-    target: Path,
+    target: str | Path,
     *,
     vhost: str | None = None,
-    base: Path | None = None,
+    base: str | Path | None = None,
+    work: Path | None = None,
     snapshot_directory: Path | None = None,
     retry_timeout_s: float = RETRY_TIMEOUT_S,
     spark: "SparkSession | None" = None,
@@ -99,31 +105,39 @@ def backup(
     engine: Engine = "auto",
     progress: Progress | None = None,
 ) -> BackupResult:
-    """Write the new directory `target` from one vhost of `source`, a directory or a node's URI.
+    """Write the new backup `target` from one vhost of `source`, a directory or a node's URI.
+
+    `target` and `base` are paths or URIs (places.py). With a URI as its target the job needs
+    `work`, a new directory of this machine for its progress, which is removed at the end.
 
     Without `vhost` the backup has the vhost that the URI names, or the vhost "/" of a directory.
 
     A running node makes a snapshot below `snapshot_directory`, on its own machine, by default
-    beside `target`; on the file system of the node's data directory a snapshot takes no space. A
-    call with the same arguments resumes an interrupted backup. A backup waits up to
+    beside `target` or in `work`; on the file system of the node's data directory a snapshot takes
+    no space. A call with the same arguments resumes an interrupted backup. A backup waits up to
     `retry_timeout_s` seconds while the node does not answer. Raises ToolError, JobError, and
     refusals of the node.
     """
     require_engine(engine, master, spark)
     progress = progress or Silent()
-    target = absolute(target)
+    place = place_of(target)
+    if isinstance(place, LocalPlace):
+        place = LocalPlace(absolute(place.path))
+    older = None if base is None else place_of(base)
     name = vhost if vhost is not None else _vhost_of(str(source))
     of = {
         "source": _without_password(str(source)),
         "vhost": name,
-        "base": str(base.resolve()) if base is not None else "",
+        "base": "" if older is None else str(older),
     }
-    with unfinished(target, "backup", of) as begun:
+    if work is not None:
+        of["target"] = str(place)
+    with unfinished(place, "backup", of, work) as begun:
         if begun.result is not None:
             if snapshot := begun.fact("snapshot"):
                 shutil.rmtree(snapshot, ignore_errors=True)
-            return BackupResult(**(begun.result | {"backup": target}))
-        job = _Job(str(source), begun, name, base, snapshot_directory, retry_timeout_s, progress)
+            return BackupResult(**(begun.result | {"backup": str(place)}))
+        job = _Job(str(source), begun, name, older, snapshot_directory, retry_timeout_s, progress)
         with job.directory() as directory, locked(directory):
             # Survey first: an error here must not cost the start of a JVM.
             survey = job.survey(directory)
@@ -136,7 +150,7 @@ class BackupTask:
     """A task: writes the messages of `new`, and lists the alive messages of `older`."""
 
     number: int
-    work: Path
+    work: Place
     new: "Partition | None"
     older: "Partition | None"
 
@@ -164,13 +178,13 @@ class _Job:
     source: str
     begun: Unfinished
     vhost: str
-    base: Path | None
+    base: LocalPlace | RemotePlace | None
     snapshot_directory: Path | None
     retry_timeout_s: float
     progress: Progress
 
     def __post_init__(self) -> None:
-        self.work = self.begun.incomplete
+        self.work = self.begun.work
         self.results = self.begun.path / _RESULTS
 
     # -- the source --------------------------------------------------------------------------------
@@ -182,7 +196,8 @@ class _Job:
             directory = Path(self.source)
             if not directory.is_dir():
                 raise ToolError(f"{directory} is not a directory")
-            must_be_outside(directory, self.begun.target)
+            if isinstance(self.begun.place, LocalPlace):
+                must_be_outside(directory, self.begun.target)
             yield directory
             return
         known = self.begun.fact("snapshot")
@@ -286,7 +301,7 @@ class _Job:
             base = BaseBackup(
                 id=older.id,
                 crc32c=survey.base_crc32c,
-                path=os.path.relpath(self.base.resolve(), self.begun.target.resolve()),
+                path=path_between(self.begun.place, self.base),
             )
         manifest = Manifest(
             format=FORMAT,
@@ -303,12 +318,11 @@ class _Job:
             data=[part.data for part in parts.values() if part.data is not None],
             alive=[part.alive for part in parts.values() if part.alive is not None],
         )
-        _remove_all_but(self.work / DATA_PATH, manifest.data)
-        _remove_all_but(self.work / ALIVE_PATH, manifest.alive)
-        write_manifest(self.work, manifest)
-        result = _result(self.begun.target, manifest, state, len(topology.queues))
+        result = _result(str(self.begun.place), manifest, state, len(topology.queues))
         self.begun.keep_result(result)
-        put_in_place(self.work, self.begun.target)
+        keep_only(self.work, manifest)
+        write_manifest(self.work, manifest)
+        self.begun.finish()
         return result
 
     def _tasks(
@@ -334,13 +348,16 @@ class _Job:
     def _begin(self, directory: Path, state: "VhostState") -> None:
         """Make the work directories; delete results of another state of the source."""
         found = fingerprint(directory / VHOSTS_PATH / str(state.id))
-        places = (self.work / DATA_PATH, self.work / ALIVE_PATH, self.results)
-        if self.begun.fact("fingerprint") != found:
-            for path in places:
-                shutil.rmtree(path, ignore_errors=True)
+        self.begun.begin_work()
+        places = (self.work.joined(DATA_PATH), self.work.joined(ALIVE_PATH))
+        if self.begun.fact("fingerprint") not in ("", found):
+            for place in places:
+                place.clear()
+            shutil.rmtree(self.results, ignore_errors=True)
         self.begun.store_facts(fingerprint=found)
-        for path in places:
-            make_directories(path)
+        for place in places:
+            place.make()
+        make_directories(self.results)
 
 
 def _vhost_of(source: str) -> str:
@@ -392,28 +409,26 @@ def _file_part_of(part: "FilePart", floors: dict[int, int], is_older: bool) -> "
 
 def write_backup_part(task: BackupTask) -> BackupPart:
     """In a worker: write the files of one task."""
-    from warrenmq.tables.data_files import ALIVE_SCHEMA, DATA_SCHEMA, DataFileWriter
+    from warrenmq.pipeline.backups.data_file import DataFileWriter
+    from warrenmq.tables.data_files import ALIVE_SCHEMA, DATA_SCHEMA
     from warrenmq.tables.parts import VERIFY_NONE
     from warrenmq.tables.reading import read
 
-    name = f"part-{task.number:06d}.parquet"
     data = alive = None
     alive_rows: dict[int, int] = {}
     if task.new is not None:
-        with DataFileWriter(task.work / DATA_PATH / name, DATA_SCHEMA) as writer:
+        with DataFileWriter(task.work.joined(DATA_PATH), task.number, DATA_SCHEMA) as writer:
             for batch in read(task.new, DATA_SCHEMA):
                 writer.write(batch)
             data = writer.finish() if writer.rows else None
-        sync_directory(task.work / DATA_PATH)
     if task.older is not None:
         # Read without checking the contents: those of older messages are in earlier backups.
         options = dataclasses.replace(task.older.options, verify=VERIFY_NONE)
         partition = dataclasses.replace(task.older, options=options)
-        with DataFileWriter(task.work / ALIVE_PATH / name, ALIVE_SCHEMA) as writer:
+        with DataFileWriter(task.work.joined(ALIVE_PATH), task.number, ALIVE_SCHEMA) as writer:
             for batch in read(partition, _alive_columns()):
                 writer.write(_runs(batch, alive_rows))
             alive = writer.finish() if writer.rows else None
-        sync_directory(task.work / ALIVE_PATH)
     return BackupPart(data, alive, alive_rows)
 
 
@@ -479,16 +494,7 @@ def _entries(
     return entries
 
 
-def _remove_all_but(directory: Path, files: list[DataFile]) -> None:
-    """Delete the files of attempts that did not finish."""
-    names = {file.name for file in files}
-    for path in directory.iterdir():
-        if path.name not in names:
-            path.unlink()
-    sync_directory(directory)
-
-
-def _result(target: Path, manifest: Manifest, state: "VhostState", queues: int) -> BackupResult:
+def _result(target: str, manifest: Manifest, state: "VhostState", queues: int) -> BackupResult:
     losses: Counter[str] = Counter()
     for queue in manifest.queues:
         losses[queue.name] += queue.lost

@@ -1,10 +1,13 @@
 """The manifest of a Parquet backup, and the layout that it describes.
 
     TARGET/
-    ├── data/part-NNNNNN.parquet     messages (`tables/data_files.py`)
-    ├── alive/part-NNNNNN.parquet    incremental backup: the older messages that are still alive
-    ├── topology.json                definitions (`topology.py`)
-    └── manifest.json                all of these and their checksums, and its own; written last
+    ├── data/part-N-X.parquet     messages (`tables/data_files.py`)
+    ├── alive/part-N-X.parquet    incremental backup: the older messages that are still alive
+    ├── topology.json             definitions (`topology.py`)
+    └── manifest.json             all of these and their checksums, and its own; written last
+
+N is the number of a part, and X is of one attempt to write it (`data_file.py`). TARGET is on a disk
+or in another file system (`places.py`).
 
 A backup without a manifest was never finished. An incremental backup has the messages that came
 after its base, and runs of seq ids of the older messages that were alive when it was made. Each
@@ -12,9 +15,7 @@ message is in exactly one backup of a chain.
 """
 
 import json
-import os
 import re
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -22,7 +23,10 @@ from crc32c import crc32c
 
 from warrenmq.offline.data_directory import ToolError
 from warrenmq.pipeline.backups.topology import Topology
-from warrenmq.store.disk.files import sync_directory
+from warrenmq.pipeline.places import LocalPlace, Place
+from warrenmq.pipeline.result import JobError
+from warrenmq.pipeline.unfinished import CLAIM_NAME
+from warrenmq.spark.reason import reason_of
 from warrenmq.tables.file_figures import DataFile
 
 FORMAT: Final = 1
@@ -31,10 +35,13 @@ MANIFEST_NAME: Final = "manifest.json"
 TOPOLOGY_NAME: Final = "topology.json"
 DATA_PATH: Final = "data"
 ALIVE_PATH: Final = "alive"
-PIECE_BYTES: Final = 1 << 20
+# Bytes of a file that are read at once to check it; more where each read is a request to a store.
+_PIECE_BYTES: Final = 1 << 20
+_REQUEST_BYTES: Final = 8 << 20
 SEQ_END: Final = 1 << 62
 
-_FILE_NAME: Final = re.compile(r"part-[0-9]{6}\.parquet")
+# Attempts had no names of their own in the first backups.
+_FILE_NAME: Final = re.compile(r"part-[0-9]{6}(-[0-9a-f]{8})?\.parquet")
 
 
 class QueueEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,26 +104,33 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return sum(queue.messages for queue in self.queues)
 
 
-def write_manifest(directory: Path, manifest: Manifest) -> None:
+def write_manifest(place: Place, manifest: Manifest) -> None:
     """Write the manifest durably; this finishes a backup."""
     raw = json.loads(msgspec.json.encode(manifest))
     raw["crc32c"] = f"{crc32c(_canonical(raw)):08x}"
-    path = directory / MANIFEST_NAME
-    new = directory / f"{MANIFEST_NAME}.new"
-    with new.open("w") as file:
-        json.dump(raw, file, indent=1)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    new.rename(path)
-    sync_directory(directory)
+    place.replace(MANIFEST_NAME, f"{json.dumps(raw, indent=1)}\n".encode())
 
 
-def read_manifest(directory: Path) -> tuple[Manifest, str]:
-    """The manifest in `directory` and its checksum. ToolError when it is missing or damaged."""
-    path = directory / MANIFEST_NAME
+def keep_only(place: Place, manifest: Manifest) -> None:
+    """Delete what killed attempts have left in `place`. JobError when one of its files is missing.
+
+    Called before the manifest is written.
+    """
+    there = {file.name: file.bytes for file in place.files()}
+    for directory, files in ((DATA_PATH, manifest.data), (ALIVE_PATH, manifest.alive)):
+        for file in files:
+            if there.pop(f"{directory}/{file.name}", None) != file.bytes:
+                raise JobError(
+                    f"{place}/{directory}/{file.name} is not as this job has written it: remove {place} and what the job has stored to start over"
+                )
+    place.remove([name for name in there if name not in (TOPOLOGY_NAME, CLAIM_NAME)])
+
+
+def read_manifest(place: Place) -> tuple[Manifest, str]:
+    """The manifest in `place` and its checksum. ToolError when it is missing or damaged."""
+    path = f"{place}/{MANIFEST_NAME}"
     try:
-        raw = json.loads(path.read_bytes())
+        raw = json.loads(_whole(place, MANIFEST_NAME))
         if not isinstance(raw, dict):
             raise ValueError("it is not a JSON object")
         crc = raw.pop("crc32c", None)
@@ -130,10 +144,10 @@ def read_manifest(directory: Path) -> tuple[Manifest, str]:
         _must_make_sense(manifest)
     except FileNotFoundError:
         raise ToolError(
-            f"{directory} has no {MANIFEST_NAME}: it is no backup, or one that was not finished"
+            f"{place} has no {MANIFEST_NAME}: it is no backup, or one that was not finished"
         ) from None
     except OSError as error:
-        raise ToolError(f"{path}: {error}") from None
+        raise ToolError(f"{path}: {reason_of(error)}") from None
     except (ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise ToolError(f"{path} is damaged: {error}") from None
     return manifest, str(crc)
@@ -158,51 +172,61 @@ def _must_make_sense(manifest: Manifest) -> None:
                 int(rows.digest, 16)
 
 
-def write_topology(directory: Path, topology: Topology) -> str:
+def write_topology(place: Place, topology: Topology) -> str:
     """Write the definitions durably; returns their checksum."""
     data = msgspec.json.format(msgspec.json.encode(topology), indent=1)
-    path = directory / TOPOLOGY_NAME
-    with path.open("wb") as file:
-        # Keep others out: the file has hashes of passwords.
-        os.chmod(path, 0o640)
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    # Keep others out: the file has hashes of passwords.
+    place.replace(TOPOLOGY_NAME, data, 0o640)
     return f"{crc32c(data):08x}"
 
 
-def read_topology(directory: Path, manifest: Manifest) -> Topology:
+def read_topology(place: Place, manifest: Manifest) -> Topology:
     """The definitions of a backup. ToolError when they do not match the manifest."""
-    path = directory / TOPOLOGY_NAME
+    path = f"{place}/{TOPOLOGY_NAME}"
     try:
-        data = path.read_bytes()
+        data = _whole(place, TOPOLOGY_NAME)
         if f"{crc32c(data):08x}" != manifest.topology_crc32c:
             raise ToolError(f"{path} has changed since the backup was made")
         return msgspec.json.decode(data, type=Topology)
     except OSError as error:
-        raise ToolError(f"{path} cannot be read: {error}") from None
+        raise ToolError(f"{path} cannot be read: {reason_of(error)}") from None
     except (msgspec.MsgspecError, ValueError) as error:
         raise ToolError(f"{path} is damaged: {error}") from None
 
 
-def file_problem(path: Path, file: DataFile) -> str:
-    """Read a backup's file whole; returns one line on how it differs from the manifest, or ""."""
+def file_problem(place: Place, file: DataFile) -> str:
+    """Read a backup's file whole; returns one line on how it differs from the manifest, or "".
+
+    OSError and JobError when it is there and cannot be read.
+    """
     crc = 0
     size = 0
-    if path.is_symlink() or path.parent.is_symlink():
-        return f"{path} is a symbolic link"
+    path = f"{place}/{file.name}"
+    piece_bytes = _REQUEST_BYTES
+    if isinstance(place, LocalPlace):
+        piece_bytes = _PIECE_BYTES
+        if (place.path / file.name).is_symlink() or place.path.is_symlink():
+            return f"{path} is a symbolic link"
     try:
-        with path.open("rb", buffering=0) as reader:
-            while data := reader.read(PIECE_BYTES):
+        with place.input(file.name) as reader:
+            while data := reader.read(piece_bytes):
                 crc = crc32c(data, crc)
                 size += len(data)
+    except FileNotFoundError:
+        return f"{path} is missing"
     except OSError as error:
-        return f"{path} cannot be read: {error.strerror}"
+        raise OSError(f"{path} cannot be read: {reason_of(error)}") from None
     if size != file.bytes:
         return f"{path} has {size} bytes instead of {file.bytes}"
     if f"{crc:08x}" != file.crc32c:
         return f"{path} has another checksum than its manifest says"
     return ""
+
+
+def _whole(place: Place, name: str) -> bytes:
+    with place.input(name) as file:
+        content: bytes = file.read()
+    return content
 
 
 def _canonical(raw: object) -> bytes:

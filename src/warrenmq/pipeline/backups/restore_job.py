@@ -22,6 +22,7 @@ from warrenmq.offline.store_writer import StoreWriter
 from warrenmq.pipeline.backups.manifest import Manifest, read_topology
 from warrenmq.pipeline.backups.topology import definitions_of
 from warrenmq.pipeline.engine import Engine, require_engine, sharing_for
+from warrenmq.pipeline.places import LocalPlace, place_of
 from warrenmq.pipeline.progress import Progress, Silent
 from warrenmq.pipeline.result import JobError, JobResult
 from warrenmq.pipeline.tasks import TaskRunner, numbered
@@ -47,7 +48,8 @@ class RestoreResult(JobResult):
     """The figures of the new data directory, which was read back and compared as a whole."""
 
     directory: Path
-    backup: Path
+    # A path, or a URI.
+    backup: str
     id: str
     vhost: str
     chain: int = 1
@@ -58,10 +60,10 @@ class RestoreResult(JobResult):
 
 
 def restore(
-    backup: Path,
-    directory: Path,
+    backup: str | Path,
+    directory: str | Path,
     *,
-    bases: Sequence[Path] = (),
+    bases: Sequence[str | Path] = (),
     spark: "SparkSession | None" = None,
     master: str | None = None,
     engine: Engine = "auto",
@@ -70,24 +72,26 @@ def restore(
     """Make `directory`, which must be missing or empty, the data directory of a vhost's backup.
 
     An incremental backup needs the backups it is based on: in `bases`, or at their original places.
-    Another call resumes an interrupted restore. Raises ToolError and JobError, and leaves nothing
-    at `directory` then.
+    Backups are named by paths or URIs (places.py); `directory` is on a disk. Another call resumes
+    an interrupted restore. Raises ToolError and JobError, and leaves nothing at `directory` then.
     """
     require_engine(engine, master, spark)
     from warrenmq.pipeline.backups.chain import open_chain
 
     progress = progress or Silent()
     directory = absolute(directory)
-    for place in (backup, *bases):
-        if directory.resolve().is_relative_to(place.resolve()):
-            raise ToolError(f"{directory} lies in the backup {place}")
+    for place in map(place_of, (backup, *bases)):
+        if isinstance(place, LocalPlace):
+            if directory.resolve().is_relative_to(place.path.resolve()):
+                raise ToolError(f"{directory} lies in the backup {place}")
     chain = open_chain(backup, bases)
-    definitions = definitions_of(read_topology(backup, chain.last))
+    definitions = definitions_of(read_topology(chain.places[-1], chain.last))
     _must_be_defined(chain.last, definitions)
     of = {"chain": " ".join(manifest.id for manifest in chain.manifests)}
     with unfinished(directory, "restore", of) as begun:
         if begun.result is not None:
-            return RestoreResult(**(begun.result | {"directory": directory, "backup": backup}))
+            now = {"directory": directory, "backup": str(chain.places[-1])}
+            return RestoreResult(**(begun.result | now))
         with sharing_for("restore", engine, master, spark, progress) as sharing:
             return _Restore(chain, begun, definitions, TaskRunner(sharing, progress)).run()
 
@@ -174,7 +178,7 @@ class _Restore:
         manifests += self._write_queues(scratch, shared, writer)
         result = RestoreResult(
             directory=self.begun.target,
-            backup=self.chain.directories[-1],
+            backup=str(self.chain.places[-1]),
             id=last.id,
             vhost=last.vhost,
             chain=len(self.chain.manifests),

@@ -63,7 +63,8 @@ class LiveRestoreResult(JobResult):
     `delayed` messages of the backup are left out: they wait at delayed exchanges.
     """
 
-    backup: Path
+    # A path, or a URI.
+    backup: str
     id: str
     vhost: str
     sink: str
@@ -85,10 +86,10 @@ class LiveRestoreResult(JobResult):
 
 
 def restore_live(
-    backup: Path,
+    backup: str | Path,
     uri: str,
     *,
-    bases: Sequence[Path] = (),
+    bases: Sequence[str | Path] = (),
     retry_timeout_s: float = RETRY_TIMEOUT_S,
     spark: "SparkSession | None" = None,
     master: str | None = None,
@@ -97,6 +98,7 @@ def restore_live(
 ) -> LiveRestoreResult:
     """Put the messages of a vhost's backup into the vhost at `uri`, as an administrator.
 
+    The backup, and those it is based on, are named by paths or URIs (places.py).
     Missing exchanges, queues and bindings are declared. Delayed messages are left out. Queues that
     get messages must be empty. Each message arrives once, in its order, even when a killed run is
     resumed by another call. A restore waits up to `retry_timeout_s` seconds each time the node does
@@ -109,7 +111,7 @@ def restore_live(
     from warrenmq.pipeline.backups.chain import open_chain
 
     chain = open_chain(backup, bases)
-    definitions = definitions_of(read_topology(backup, chain.last))
+    definitions = definitions_of(read_topology(chain.places[-1], chain.last))
     vhost = address_of(uri).vhost
     must_be_reachable(uri, _PURPOSE, retry_timeout_s)
     progress = progress or Silent()
@@ -162,7 +164,7 @@ class _LiveRestore:
             finally:
                 live.close()
         return LiveRestoreResult(
-            backup=self.chain.directories[-1],
+            backup=str(self.chain.places[-1]),
             id=last.id,
             vhost=self.vhost,
             sink=self.sink,

@@ -14,7 +14,6 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from warrenmq.offline.part_writer import MessageRow, PartWriter, SharedContent, Sharer
 from warrenmq.offline.store_plan import Part, PartManifest
@@ -73,7 +72,7 @@ def find_shared(task: FindTask) -> Found:
     runs = alive_runs(task.chain) if found.is_older else {}
     parts = [np.empty(0, SHARER)]
     start = 0
-    with pq.ParquetFile(found.path) as file:
+    with found.opened() as file:
         for batch in file.iter_batches(65536, columns=list(_SHARER_COLUMNS)):
             parts.append(_sharers(batch, start, task.number, runs if found.is_older else None))
             start += batch.num_rows
@@ -191,7 +190,7 @@ def _sharers_of(rows: Array) -> list[Sharer]:
 def _messages_at(found: ChainFile, rows: Array) -> Any:
     """Yield the messages at ascending `rows` of a file."""
     start = 0
-    with pq.ParquetFile(found.path) as file:
+    with found.opened() as file:
         groups = []
         firsts = []
         for number in range(file.num_row_groups):

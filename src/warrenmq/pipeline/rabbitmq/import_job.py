@@ -17,7 +17,7 @@ import msgspec
 
 import warrenmq
 from warrenmq.broker.definitions.metadata import PutVhost
-from warrenmq.offline.backup_files import must_be_outside, now_text, put_in_place, remove_unfinished
+from warrenmq.offline.backup_files import must_be_outside, now_text, remove_unfinished
 from warrenmq.offline.data_directory import ToolError
 from warrenmq.offline.part_writer import PLAN_NAME, PartWriter
 from warrenmq.offline.store_plan import Part, PartManifest, QueueExtent
@@ -29,11 +29,13 @@ from warrenmq.pipeline.backups.manifest import (
     KIND,
     Manifest,
     QueueEntry,
+    keep_only,
     write_manifest,
     write_topology,
 )
 from warrenmq.pipeline.backups.topology import topology_of
 from warrenmq.pipeline.engine import Engine, require_engine, sharing_for
+from warrenmq.pipeline.places import LocalPlace
 from warrenmq.pipeline.progress import Progress, Silent, Step
 from warrenmq.pipeline.rabbitmq.imported_definitions import ImportedDefinitions, defined_queues
 from warrenmq.pipeline.result import FOUND_EXIT, OK_EXIT, JobError, JobResult
@@ -96,7 +98,8 @@ class ImportedPart(msgspec.Struct, frozen=True):
 class ImportTask:
     """Messages of one queue, saved in the files `partitions`; they get seq ids from `first_seq` on.
 
-    The task writes them to `part` of the store in `work`, or, without a part, to the file `target`.
+    The task writes them to `part` of the store in `work`, or, without a part, to the file `number`
+    in `target`.
     """
 
     partitions: tuple[Path, ...]
@@ -105,7 +108,8 @@ class ImportTask:
     enqueued_ms: int
     work: Path
     part: Part | None = None
-    target: Path | None = None
+    target: LocalPlace | None = None
+    number: int = 0
 
 
 def import_rabbitmq(
@@ -248,24 +252,24 @@ class _Import:
             vhost_id = self.ours.vhost_ids[levels[0].vhost]
             for first in range(1, _count(levels) + 1, PART_MESSAGES):
                 end = min(first + PART_MESSAGES, _count(levels) + 1)
-                name = f"part-{len(tasks):06d}.parquet"
-                target = work / f"vhost-{vhost_id}" / DATA_PATH / name
-                tasks[f"{vhost_id}-{len(tasks)}"] = self._task(
-                    name, queue_id, first, end, work, target=target
+                target = LocalPlace(work / f"vhost-{vhost_id}" / DATA_PATH)
+                number = len(tasks)
+                tasks[f"{vhost_id}-{number}"] = self._task(
+                    f"file-{number}", queue_id, first, end, work, target=target, number=number
                 )
         parts = self._run(tasks)
         for vhost in self.ours.definitions.vhosts:
             mine = [part for name, part in parts.items() if name.startswith(f"{vhost.id}-")]
-            self._finish_vhost(work / f"vhost-{vhost.id}", vhost, mine)
+            self._finish_vhost(LocalPlace(work / f"vhost-{vhost.id}"), vhost, mine)
         sync_directory(work)
         result = self._result(
             parts, sum(part.data.bytes for part in parts.values() if part.data is not None)
         )
         self.begun.keep_result(result)
-        put_in_place(work, self.directory)
+        self.begun.finish()
         return result
 
-    def _finish_vhost(self, path: Path, vhost: PutVhost, parts: list[ImportedPart]) -> None:
+    def _finish_vhost(self, place: LocalPlace, vhost: PutVhost, parts: list[ImportedPart]) -> None:
         from warrenmq.tables.data_files import QueueSums
 
         sums = QueueSums()
@@ -300,12 +304,13 @@ class _Import:
             vhost=vhost.name.decode(),
             store_id=os.urandom(16).hex(),
             base=None,
-            topology_crc32c=write_topology(path, topology_of(self.ours.definitions, vhost)),
+            topology_crc32c=write_topology(place, topology_of(self.ours.definitions, vhost)),
             queues=entries,
             data=[part.data for part in parts if part.data is not None],
             alive=[],
         )
-        write_manifest(path, manifest)
+        keep_only(place, manifest)
+        write_manifest(place, manifest)
 
     # -- both --------------------------------------------------------------------------------------
 
@@ -317,16 +322,19 @@ class _Import:
         end_seq: int,
         work: Path,
         part: Part | None = None,
-        target: Path | None = None,
+        target: LocalPlace | None = None,
+        number: int = 0,
     ) -> ImportTask:
         from warrenmq.tables.rabbitmq.import_plan import save_partition
 
         paths = []
         make_directories(self.scratch / "partitions")
-        for number, piece in enumerate(_pieces(self.queues[queue_id], first_seq - 1, end_seq - 1)):
-            paths.append(self.scratch / "partitions" / f"{name}-{number}.npz")
+        for index, piece in enumerate(_pieces(self.queues[queue_id], first_seq - 1, end_seq - 1)):
+            paths.append(self.scratch / "partitions" / f"{name}-{index}.npz")
             save_partition(paths[-1], piece)
-        return ImportTask(tuple(paths), queue_id, first_seq, self.enqueued_ms, work, part, target)
+        return ImportTask(
+            tuple(paths), queue_id, first_seq, self.enqueued_ms, work, part, target, number
+        )
 
     def _run(self, tasks: dict[str, ImportTask]) -> dict[str, ImportedPart]:
         results = self.scratch / "results"
@@ -375,7 +383,8 @@ def _line(found: "Damage") -> str:
 
 def import_part(task: ImportTask) -> ImportedPart:
     """In a worker: read the task's messages and write them to the store or a Parquet file."""
-    from warrenmq.tables.data_files import DATA_SCHEMA, DataFileWriter, QueueSums
+    from warrenmq.pipeline.backups.data_file import DataFileWriter
+    from warrenmq.tables.data_files import DATA_SCHEMA, QueueSums
     from warrenmq.tables.messages_to_write import columns_of
 
     damage: list[Damage] = []
@@ -388,12 +397,11 @@ def import_part(task: ImportTask) -> ImportedPart:
                 part.add_columns(columns_of(batch))
             manifest = part.finish()
     if task.target is not None:
-        with DataFileWriter(task.target, DATA_SCHEMA) as file:
+        with DataFileWriter(task.target, task.number, DATA_SCHEMA) as file:
             for batch in _batches(task, damage):
                 file.write(batch)
                 sums.add(batch)
             data = file.finish() if file.rows else None
-        sync_directory(task.target.parent)
     lost = sum(found.messages for found in damage)
     return ImportedPart(sums.by_queue(), [_line(found) for found in damage], lost, manifest, data)
 

@@ -133,11 +133,11 @@ def _check(messages: Any, sources: Sequence[Source], exchange: str | None) -> No
 
 
 def _read(source: Source) -> Any:
+    if source.exists(MANIFEST_NAME):
+        return _read_backup(source)
     if not isinstance(source, LocalPlace) or is_delta(source) or is_iceberg(source):
         return _read_files(source, table_files(source))
     path = source.path
-    if (path / MANIFEST_NAME).exists():
-        return _read_backup(path)
     must_be_table(path)
     if not path.is_dir():
         return _read_files(LocalPlace(path.parent), [TableFile(path.name, {})])
@@ -155,7 +155,7 @@ def _read(source: Source) -> Any:
 
 def _read_files(place: Place, files: Sequence[TableFile]) -> Any:
     """Read the files of one table."""
-    _must_fit(place, [file.name for file in files])
+    _must_fit([(place, file.name) for file in files])
     tables: list[Any] = []
     for file in files:
         with place.input(file.name) as source, pq.ParquetFile(source) as parquet:
@@ -178,17 +178,17 @@ def _read_files(place: Place, files: Sequence[TableFile]) -> Any:
     return pa.concat_tables(tables)
 
 
-def _read_backup(source: Path) -> Any:
+def _read_backup(source: Source) -> Any:
     from warrenmq.pipeline.backups.chain import alive_runs, only_alive, open_chain
     from warrenmq.pipeline.result import JobError
 
-    chain = open_chain(source)
+    chain = open_chain(str(source))
     files = chain.files()
     runs = alive_runs(chain) if any(file.is_older for file in files) else {}
-    _must_fit(LocalPlace(source), [str(file.path) for file in files])
+    _must_fit([(file.place, file.file.name) for file in files])
     batches: list[Any] = []
     for file in files:
-        with pq.ParquetFile(file.path) as parquet:
+        with file.opened() as parquet:
             for batch in parquet.iter_batches():
                 batches.append(only_alive(batch, runs) if file.is_older else batch)
     if not batches:
@@ -196,10 +196,10 @@ def _read_backup(source: Path) -> Any:
     return pa.Table.from_batches(batches).replace_schema_metadata(None)
 
 
-def _must_fit(place: Place, names: Sequence[str]) -> None:
+def _must_fit(files: Sequence[tuple[Place, str]]) -> None:
     """NotLocalError when the messages are too large for the memory, by the footers of the files."""
     size = 0
-    for name in names:
+    for place, name in files:
         with place.input(name) as source:
             footer = pq.read_metadata(source)
         size += sum(

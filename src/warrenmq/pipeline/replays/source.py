@@ -1,5 +1,6 @@
 """Reads the sources of a replay: Parquet files, tables of lakes and backups, as one DataFrame."""
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -8,6 +9,7 @@ from warrenmq.pipeline.backups.manifest import MANIFEST_NAME
 from warrenmq.pipeline.places import LocalPlace, RemotePlace
 from warrenmq.pipeline.replays.tables import (
     ESCAPE,
+    TableFile,
     delta_files,
     iceberg_files,
     is_delta,
@@ -98,11 +100,11 @@ def message_columns(frame: "DataFrame") -> list[Any]:
 
 
 def _read(spark: "SparkSession", source: Source) -> "DataFrame":
+    if source.exists(MANIFEST_NAME):
+        return _read_backup(spark, source)
     if not isinstance(source, LocalPlace):
         return read_elsewhere(spark, source, table_files(source))
     path = source.path
-    if (path / MANIFEST_NAME).exists():
-        return _read_backup(spark, path)
     if is_delta(source):
         return _read_delta(spark, source)
     if is_iceberg(source):
@@ -176,33 +178,42 @@ def _with_values(
     return frame.withColumn(name, f.coalesce(known[f.col(name)], f.col(name)))
 
 
-def _read_backup(spark: "SparkSession", source: Path) -> "DataFrame":
+def _read_backup(spark: "SparkSession", source: Source) -> "DataFrame":
     from pyspark.sql import functions as f
 
     from warrenmq.pipeline.backups.chain import open_chain
 
-    chain = open_chain(source)
+    chain = open_chain(str(source))
     files = chain.files()
-    if not files:
-        raise JobError(f"{source} is a backup without messages")
-    newer = [file.path for file in files if not file.is_older]
-    older = [file.path for file in files if file.is_older]
-    parts = [_read_files(spark, paths) for paths in (newer, older) if paths]
-    if older:
+    newer = [(file.place, file.file.name) for file in files if not file.is_older]
+    older = [(file.place, file.file.name) for file in files if file.is_older]
+    alive = [(chain.alive_place, file.name) for file in chain.last.alive]
+    parts = [_read_placed(spark, newer)] if newer else []
+    if older and alive:
         # Keep rows of older backups only if the last backup lists them as alive.
-        alive = _read_files(spark, chain.alive_files()) if chain.alive_files() else None
-        if alive is None:
-            parts.pop()
-        else:
-            rows = parts[-1].alias("rows")
-            runs = alive.alias("runs")
-            is_alive = (f.col("rows.queue_id") == f.col("runs.queue_id")) & f.col(
-                "rows.seq"
-            ).between(f.col("runs.first"), f.col("runs.last"))
-            parts[-1] = rows.join(runs, is_alive, "left_semi")
+        rows = _read_placed(spark, older).alias("rows")
+        runs = _read_placed(spark, alive).alias("runs")
+        is_alive = (f.col("rows.queue_id") == f.col("runs.queue_id")) & f.col("rows.seq").between(
+            f.col("runs.first"), f.col("runs.last")
+        )
+        parts.append(rows.join(runs, is_alive, "left_semi"))
     if not parts:
         raise JobError(f"{source} is a backup without messages")
     return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
+
+
+def _read_placed(spark: "SparkSession", files: Sequence[tuple[Source, str]]) -> "DataFrame":
+    """The rows of files with the same columns, at one or several places."""
+    names: dict[Source, list[str]] = {}
+    for place, name in files:
+        names.setdefault(place, []).append(name)
+    found = [
+        _read_files(spark, [place.path / name for name in some])
+        if isinstance(place, LocalPlace)
+        else read_elsewhere(spark, place, [TableFile(name, {}) for name in some])
+        for place, some in names.items()
+    ]
+    return functools.reduce(lambda one, other: one.unionByName(other), found)
 
 
 def check_columns(schema: "StructType", sources: Sequence[Source], exchange: str | None) -> None:

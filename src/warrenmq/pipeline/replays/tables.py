@@ -77,10 +77,7 @@ def is_delta(place: LocalPlace | RemotePlace) -> bool:
 
 def is_iceberg(place: LocalPlace | RemotePlace) -> bool:
     """Whether an Iceberg table is there, as a Hadoop catalog lays it out."""
-    metadata = place.joined("metadata")
-    if isinstance(metadata, LocalPlace):
-        return (metadata.path / ICEBERG_HINT).is_file()
-    return any(file.name == ICEBERG_HINT for file in metadata.files())
+    return place.joined("metadata").exists(ICEBERG_HINT)
 
 
 def delta_files(place: LocalPlace | RemotePlace) -> list[TableFile]:

@@ -162,7 +162,7 @@ def run_round_trip(workload: Workload, setting: Setting) -> list[Result]:
 
 
 def run_turns(workload: Workload, setting: Setting) -> list[Result]:
-    """Drain a queue one message at a time, each after the ack of the last; the figure is the rate."""
+    """Drain a queue one message at a time, each after the last ack; the figure is the rate."""
     queue = ["--queue", "bench-turns", "--no-auto-delete", *workload.arguments]
     delete_queues(setting.broker, ["bench-turns"])
     try:

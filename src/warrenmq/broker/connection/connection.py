@@ -89,7 +89,7 @@ from warrenmq.wire.methods import (
 # A refused or faulty peer keeps its socket for this time (ms): it can read the reason, and it
 # cannot reconnect in a tight loop.
 GRACE_MS: Final = 3000
-# A client that has acked some messages one by one is at ease while it holds so many more than those,
+# A client that has acked some messages one by one is at ease while it holds so many times those,
 # and at least so many.
 _HELD_FACTOR: Final = 8
 _HELD_MIN: Final = 16

@@ -34,7 +34,6 @@ from warrenmq.broker.definitions.tickets import Tickets
 from warrenmq.broker.event_listener import INTERNAL_USER
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.cluster.errors import ClusterError
-from warrenmq.server.ack_pause import AckPause
 from warrenmq.server.clock import Clock
 from warrenmq.server.config.options.http_listeners import SiteOptions
 from warrenmq.server.config.settings import Config, broker_settings
@@ -145,7 +144,6 @@ class Node:
         self.read_buffer = memoryview(bytearray(READ_BYTES))
         # Sockets that used up their share of reading in this turn.
         self.read_on: list[ClientProtocol] = []
-        self.ack_pause = AckPause()
         self._is_full = False
         self.is_stopping = False
         self.takes_clients = True
@@ -379,8 +377,6 @@ class Node:
                     self.loop.call_later(_YIELD_S, reader.read_on)
                 else:
                     reader.read_on()
-        if not self._is_turn_scheduled:
-            self.ack_pause.end_turn(self.broker.latencies.now_ns)
 
     def _drivers(self) -> list[VhostDriver]:
         return [] if self._vhosts is None else list(self._vhosts.drivers.values())

@@ -484,10 +484,6 @@ class Channel(SettlingChannel):
             now_ms = self.connection.now_ms
             self._settle(entry, queue, ACKED, now_ms)
             room = self.room
-            host = self.connection
-            host.single_acks += 1
-            if room.unacked_count < host.least_held:
-                host.least_held = room.unacked_count
             if room.prefetch != 0:
                 # Queues that share the channel's room take turns: each ack is one turn.
                 room.serve(now_ms)

@@ -36,10 +36,6 @@ class ChannelHost(ThrottleHost):
         self.client: Client = Client()
         # Messages published since the end of the last turn: NOTHING, TRANSIENT or PERSISTENT.
         self.published: i64 = NOTHING
-        # Acks of one message among the frames that came together, and the fewest messages that a
-        # channel had left when it acked one.
-        self.single_acks: i64 = 0
-        self.least_held: i64 = 0
         # Consumers that wait until the output in `out` is written.
         self.rotation: Rotation = Rotation()
 

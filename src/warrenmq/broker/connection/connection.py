@@ -89,12 +89,6 @@ from warrenmq.wire.methods import (
 # A refused or faulty peer keeps its socket for this time (ms): it can read the reason, and it
 # cannot reconnect in a tight loop.
 GRACE_MS: Final = 3000
-# A client that has acked some messages one by one is at ease while it holds so many times those,
-# and at least so many.
-_HELD_FACTOR: Final = 8
-_HELD_MIN: Final = 16
-# More messages than a channel can hold.
-_HELD_MAX: Final = 1 << 62
 # Unread direct replies (bytes) above which further ones are dropped.
 REPLY_BYTES_MAX: Final = 33554432
 
@@ -220,8 +214,6 @@ class Connection(ChannelHost):
         # The client has sent connection.close; the answer waits until no channel is suspended.
         self._is_close_due: bool = False
         self._last_channel: Channel | None = None
-        # The last read brought nothing but single acks, and the client holds plenty of messages.
-        self.is_at_ease: bool = False
         self.heartbeats: Heartbeats = Heartbeats()
         self._deadlines: ChannelDeadlines = ChannelDeadlines()
         self.handshake: Handshake = Handshake(
@@ -245,16 +237,12 @@ class Connection(ChannelHost):
             return
         frames = self._frames
         frames.feed(data)
-        count: i64 = 0
-        self.single_acks = 0
-        self.least_held = _HELD_MAX
         # Each `except` needs its own name: in compiled code a variable has one type.
         try:
             while self.state != CLOSED:
                 kind = frames.next_frame()
                 if kind == NEED_DATA:
                     break
-                count += 1
                 channel = self._last_channel
                 if channel is None or channel.number != frames.channel or channel.is_closing:
                     channel = self._channel_for(kind)
@@ -273,11 +261,6 @@ class Connection(ChannelHost):
         except Exception as crash:  # A bug in warren costs this connection, not the node (541).
             self._host.log_crash(self.peer, crash)
             self.fail(ConnectionException(INTERNAL_ERROR, ""))
-        self.is_at_ease = (
-            count == self.single_acks
-            and self.least_held >= count * _HELD_FACTOR
-            and self.least_held >= _HELD_MIN
-        )
         self._finish_turn()
 
     def _read_closing(self) -> None:

@@ -23,7 +23,6 @@ from warrenmq.broker.broker import Broker
 from warrenmq.broker.connection.connection import Connection
 from warrenmq.broker.connection.handshake import NEVER, handshake_deadline_ms
 from warrenmq.broker.connection.states import CLOSED
-from warrenmq.server.ack_pause import AckPause
 from warrenmq.server.clock import Clock
 from warrenmq.server.config.settings import Config
 from warrenmq.server.listening.addresses import Ends, shown
@@ -80,7 +79,6 @@ class SocketHost(Protocol):
     takes_clients: bool
     # Read buffer of all sockets, READ_BYTES long.
     read_buffer: memoryview
-    ack_pause: AckPause
     # Sockets that used up their share of reading in this turn; the node resumes them in the next.
     read_on: list[ClientProtocol]
 
@@ -151,13 +149,10 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._node.read_on.append(self)
         if self._connection is not None:
             self._connection.receive(data, self._node.clock.now_ms())
-            self._node.ack_pause.read(self._connection.is_at_ease)
+        elif self._admin is not None:
+            self._admin.receive(data)
         else:
-            self._node.ack_pause.read(False)
-            if self._admin is not None:
-                self._admin.receive(data)
-            else:
-                self._receive_header(data)
+            self._receive_header(data)
         self._node.memory_watch.received(nbytes)
         self._node.schedule_turn()
 

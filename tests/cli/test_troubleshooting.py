@@ -253,10 +253,8 @@ def test_where_a_message_is(node: BrokerProcess, channel: BlockingChannel) -> No
     channel.basic_get("orders", auto_ack=True)
     runner.join(60)
     example = section_of(PAGE.read_text(), "Where is my message").split("```\n")[1]
-    for told, shown in zip(
-        sorted(printed[0].splitlines()), sorted(example.splitlines()), strict=True
-    ):
-        assert shape(told) == shape(shown)
+    told, shown = [sorted(map(shape, text.splitlines())) for text in (printed[0], example)]
+    assert told == shown
     assert "true" not in run(node, tracing)
     assert "true" in run(node, "warrenctl trace_on", tracing)
     assert "true" not in run(node, off, tracing)

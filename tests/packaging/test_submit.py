@@ -1,5 +1,6 @@
 """docs/spark/submit.md: a program on a standalone cluster, in an environment made of the wheel."""
 
+import os
 import re
 import subprocess
 import sys
@@ -19,9 +20,6 @@ from warrenmq.spark.local.java import require_spark
 
 __all__ = ["broker_uri", "dist"]
 
-pyspark = pytest.importorskip("pyspark")
-
-SPARK_HOME = str(Path(pyspark.__file__).parent)
 PAGE = (ROOT / "docs/spark/submit.md").read_text()
 # Four JVMs start one after the other.
 TIMEOUT_S = 600
@@ -38,16 +36,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(TIMEOUT_S
 
 @contextmanager
 def started(command: list[str], log: Path, ready: str) -> Iterator[str]:
-    """A process of Spark that has logged `ready`, a pattern; yields the pattern's first group.
-
-    It finds no Python with warren on its path.
-    """
+    """A process of Spark that has logged `ready`, a pattern; yields the pattern's first group."""
     programs = Path(sys.executable).parent
+    path = f"{programs}{os.pathsep}{CLEAN['PATH']}"
     with log.open("w") as output:
         process = subprocess.Popen(
             [str(programs / command[0]), *command[1:], "--host", "127.0.0.1", "--webui-port", "0"],
-            cwd=log.parent, env=CLEAN | SETTINGS | {"SPARK_HOME": SPARK_HOME}, stdout=output,
-            stderr=output,
+            cwd=log.parent, env=CLEAN | SETTINGS | {"PATH": path}, stdout=output, stderr=output,
         )  # fmt: skip
     try:
         while (found := re.search(ready, log.read_text())) is None:

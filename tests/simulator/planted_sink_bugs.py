@@ -56,7 +56,15 @@ def mark_nothing(patch: pytest.MonkeyPatch) -> None:
     def taken(self: _Journey, failure: str, may_be_known: bool) -> None:
         on_taken(self, failure, False)
 
+    follow = ClusterSinks.follow
+
+    def followed(self: ClusterSinks, vhost: Vhost, row: PutSink) -> None:
+        follow(self, vhost, row)
+        for stage in vhost.staging.sinks[row.name].stages:
+            stage.is_repeated = False
+
     patch.setattr(_Journey, "on_taken", taken)
+    patch.setattr(ClusterSinks, "follow", followed)
 
 
 def take_nothing_over(patch: pytest.MonkeyPatch) -> None:

@@ -290,7 +290,9 @@ class _Headers:
         """The JSON of the values at `places`, each distinct one made once."""
         values = _sliced(self._data, self._values.where(places)).dictionary_encode()
         texts = [
-            self._rare.get(value) or _as_json(value) for value in values.dictionary.to_pylist()
+            # "" is that of a value which does not decode; its block is marked.
+            self._rare[value] if value in self._rare else _as_json(value)
+            for value in values.dictionary.to_pylist()
         ]
         return pa.array(texts, pa.string()).take(values.indices)
 

@@ -113,7 +113,8 @@ def demo() -> Iterator[DemoRun]:
     with tempfile.TemporaryDirectory(prefix="demo-test-") as world:
         run = DemoRun(Path(world))
         yield run
-        left = run.left_processes()
+        # A worker ends a moment after the program that it worked for.
+        _, left = psutil.wait_procs(run.left_processes(), 20)
         for process in left:
             process.kill()
         if run.process is not None:

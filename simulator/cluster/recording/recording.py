@@ -191,7 +191,7 @@ class Recording:
         return is_letter(message) or message in self._handed_over
 
     def grouped(self, queue: str) -> None:
-        """A reader group has opened a queue."""
+        """Note that a reader group has opened a queue; only the first time counts."""
         self._grouped_us.setdefault(queue, self._now_us())
 
     def may_leave_batches(self, message: str, queue: str) -> bool:

@@ -83,7 +83,7 @@ class Publisher(threading.Thread):
                 while not self._is_over.is_set():
                     channel.basic_publish("", QUEUE, b"%d" % self.confirmed, DURABLE)
                     self.confirmed += 1
-        except Exception as error:
+        except Exception as error:  # the test that joins the thread gets any error
             self.fault = error
 
     def await_more(self) -> None:
@@ -253,7 +253,7 @@ def test_everything_that_nodes_trust_is_replaced_under_load(
 
 
 def eventually_ends(node: ClusterNode) -> str:
-    """End the rotation; returns why that is refused for good, or ""."""
+    """End the rotation, again while nodes have not heard of it; returns the last refusal, or ""."""
     printed = node.ctl("rotate_cluster_secret", "--end")
     while "not known to have heard" in printed.err:
         printed = node.ctl("rotate_cluster_secret", "--end")

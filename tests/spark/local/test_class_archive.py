@@ -71,7 +71,7 @@ def found() -> ClassArchive:
 
 
 def test_the_first_process_leaves_the_making_behind(home: Path, at_exit: list[list[str]]) -> None:
-    """A process that finds no archive starts Spark without it, and makes one as it ends, once."""
+    """Without an archive Spark starts all the same; the process leaves a maker, only once."""
     assert archive_options() == archive_options() == ""
     [command] = at_exit
     assert command[:3] == ["nice", "-n", "19"] and command[-1].endswith("class_training")

@@ -181,7 +181,10 @@ class UnackedWindow:
         return self._tags[self._head] <= self._overdue_tag
 
     def _thin_marks(self, apart_ms: i64) -> None:
-        """Forget the youngest of the old notes if those beside it are `apart_ms` apart at most."""
+        """Forget one note of time and tag if its two neighbours are close enough to each other.
+
+        It is the youngest one behind the _MARKS newest. `apart_ms`: the most time between the two.
+        """
         place: i64 = len(self._mark_times) - _MARKS - 1
         if place > 0:
             between_ms = self._mark_times[place + 1] - self._mark_times[place - 1]

@@ -147,7 +147,11 @@ def cpu_seconds(broker: Broker) -> dict[str, float]:
     for process in [root, *root.children(recursive=True)]:
         with suppress(psutil.Error):
             times = process.cpu_times()
-            kind = "program" if process == root else kind_of(process.cmdline())
+            command = process.cmdline()
+            # A process that has just ended has no command line.
+            kind = kind_of(command) if command else "program"
+            if kind == "program" and process != root:
+                continue  # It is the broker, which is counted above, or it has ended.
             found[kind] += times.user + times.system
             if kind == "tasks":
                 found[kind] += times.children_user + times.children_system

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pika
+import pyarrow.parquet as pq
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
@@ -371,3 +372,19 @@ def test_two_queries_of_one_frame_are_refused(
             query.stop()
     assert queries[0].exception() is None
     assert status(broker, "group-shared").members[0].acked == 101
+
+
+def test_a_column_of_bodies_has_neither_dictionary_nor_bounds(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    """Parquet of warren's session compares no bodies with each other."""
+    rows = spark.range(0, 100, 1, 1).selectExpr(
+        "'orders' AS type", "CAST(repeat('x', 1024) AS BINARY) AS body"
+    )
+    rows.write.parquet(str(tmp_path / "rows"))
+    (part,) = (tmp_path / "rows").glob("*.parquet")
+    kind, body = (pq.ParquetFile(part).metadata.row_group(0).column(place) for place in (0, 1))
+    assert "PLAIN_DICTIONARY" in kind.encodings or "RLE_DICTIONARY" in kind.encodings
+    assert not any("DICTIONARY" in encoding for encoding in body.encodings)
+    assert kind.statistics.has_min_max
+    assert body.statistics is None or not body.statistics.has_min_max

@@ -416,8 +416,9 @@ class Flusher:
         That is not so for a batch of few messages, nor while consumers keep up: a batch that begins
         later gives them time.
         """
-        is_large = len(job.batch.positions) >= _AWAITED_MESSAGES
-        is_awaited = is_large and self.is_idle and not is_kept_up(job.batch)
+        batch = job.batch
+        is_large = len(batch.positions) + len(batch.moves) >= _AWAITED_MESSAGES
+        is_awaited = is_large and self.is_idle and not is_kept_up(batch)
         self._jobs.put(job)
         if is_awaited:
             job.begun.acquire(timeout=_BEGIN_S)

@@ -101,6 +101,10 @@ class Mover:
             or self._out_count >= OUT_MESSAGES
         ):
             return True
+        if vhost.journal.pending_bytes >= OUT_BYTES // 2:
+            # The batch being written has the other half. A larger one would leave nothing to do
+            # until it is durable, and disk and loop would work in turns.
+            return True
         # The memory alarm does not pause a move, which needs no more memory. A low disk does.
         return vhost.node.alarms.disk_since_ms >= 0 or vhost.node.disk_flow.is_full(vhost.journal)
 

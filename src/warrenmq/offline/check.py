@@ -38,7 +38,7 @@ from warrenmq.store.contents.file import GONE, ContentFile
 from warrenmq.store.contents.scan import ContentScan
 from warrenmq.store.disk.files import JOURNAL_DIRECTORY, LOST_AND_FOUND, known_store_id
 from warrenmq.store.disk.index_rebuild import QUEUE_NAME, SEGMENT_NAME
-from warrenmq.store.disk.log_reader import LogRecord, is_referred
+from warrenmq.store.disk.log_reader import LogRows, is_referred
 from warrenmq.store.disk.snapshot import NoStore, ReferenceCounts, VhostSnapshot
 from warrenmq.store.file_system import FileSystem
 from warrenmq.store.model.layout import QUEUES_NAME
@@ -402,7 +402,7 @@ class VhostCheck:
                 found.references.append((position.content_ref.id, position.seq))
             elif is_referred(position):
                 place = position.place
-                found.referred.append(Referred(file_of(place), offset_of(place), position.seq))
+                found.referred.append((file_of(place), offset_of(place), position.seq))
             add_run(found.found, position.seq, position.seq)
         return found
 
@@ -583,9 +583,9 @@ class VhostCheck:
             )
         return found.found_again
 
-    def scan_log(self, path: str, number: int) -> Iterator[LogRecord]:
-        """Read an existing journal file with contents: yields its records, in order."""
-        yield from self.snapshot.logs.records(path, number)
+    def scan_log(self, path: str, number: int) -> LogRows:
+        """Read an existing journal file with contents."""
+        return self.snapshot.logs.rows(path, number)
 
 
 def references_of(scan: ContentScan) -> int:

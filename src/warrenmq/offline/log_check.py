@@ -5,10 +5,11 @@ bytes for each entry.
 """
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from warrenmq.store.disk.log_reader import LogRecord
+from warrenmq.store.disk.log_reader import LogRows
 from warrenmq.store.model.runs import Runs, contains, remove_run, subtract
 from warrenmq.store.records.record import FILE_MAGIC, file_header_is_valid, file_header_number
 from warrenmq.store.recovery import RecoveredQueue
@@ -18,12 +19,8 @@ DAMAGED_RECORD: Final = "is damaged"
 OTHER_RECORD: Final = "is another message's, or none"
 
 
-class Referred(NamedTuple):
-    """The place of a live position's content: the journal file, and the offset of the record."""
-
-    file: int
-    offset: int
-    seq: int
+# The place of a live position's content: journal file, offset of the record, seq id.
+Referred = tuple[int, int, int]
 
 
 class WrongEntry(NamedTuple):
@@ -55,6 +52,11 @@ class _Entries:
         self.offsets = array("Q")
         self.seqs = array("Q")
         self.queues = array("Q")
+
+    def are_in(self, rows: LogRows) -> bool:
+        """Whether each entry names a record of its message in `rows`."""
+        found = set(zip(rows.starts, rows.queues, rows.seqs, strict=True))
+        return found.issuperset(zip(self.offsets, self.queues, self.seqs, strict=True))
 
     def in_order(self) -> list[int]:
         """Numbers of the entries by offset, the last one first."""
@@ -114,10 +116,19 @@ class LogCheck:
         entries = self._entries.get(number)
         return len(entries.offsets) if entries is not None else 0
 
-    def compare(self, number: int, records: Iterator[LogRecord]) -> LogFindings:
+    def compare(self, number: int, rows: LogRows) -> LogFindings:
         """Compare the entries with the records of file `number`."""
-        findings = LogFindings()
         entries = self._entries.pop(number, None) or _Entries()
+        if not self._lost and all(rows.valid) and entries.are_in(rows):
+            findings = LogFindings()
+            if entries.offsets:
+                last = bisect_left(rows.starts, max(entries.offsets))
+                findings.needed_end = rows.ends[last]
+            return findings
+        return self._compare_each(entries, rows)
+
+    def _compare_each(self, entries: _Entries, rows: LogRows) -> LogFindings:
+        findings = LogFindings()
         left = entries.in_order()
 
         def add_wrong(place: int, reason: str) -> None:
@@ -127,7 +138,7 @@ class LogCheck:
                 )
             )
 
-        for record in records:
+        for record in _records(rows):
             if not record.is_valid:
                 _add_stretch(findings.damaged, record.start, record.end)
             while left and entries.offsets[left[-1]] < record.end:
@@ -153,6 +164,29 @@ class LogCheck:
                 remove_run(lost, seq, seq)
                 count += 1
         return count
+
+
+class _Record(NamedTuple):
+    start: int
+    end: int
+    is_valid: bool
+    # (queue id, seq id) of each position.
+    positions: list[tuple[int, int]]
+
+
+def _records(rows: LogRows) -> Iterator[_Record]:
+    place = 0
+    while place < len(rows.starts):
+        first = place
+        while place < len(rows.starts) and rows.starts[place] == rows.starts[first]:
+            place += 1
+        positions = list(zip(rows.queues[first:place], rows.seqs[first:place], strict=True))
+        yield _Record(
+            rows.starts[first],
+            rows.ends[first],
+            bool(rows.valid[first]),
+            positions if positions[0][0] >= 0 else [],
+        )
 
 
 def _add_stretch(stretches: list[tuple[int, int]], start: int, end: int) -> None:

@@ -25,7 +25,6 @@ from warrenmq.offline.check import (
     references_of,
 )
 from warrenmq.offline.data_directory import ToolError, VhostDirectory, files_of, opened
-from warrenmq.offline.log_check import Referred
 from warrenmq.offline.problems import (
     MISSING_FILE,
     CheckResult,
@@ -40,7 +39,7 @@ from warrenmq.pipeline.tasks import TaskRunner
 from warrenmq.store.contents.file import ContentFile
 from warrenmq.store.disk.files import make_directories
 from warrenmq.store.disk.local_file_system import LocalFileSystem
-from warrenmq.store.disk.log_reader import LogReader, LogRecord, is_referred
+from warrenmq.store.disk.log_reader import LogReader, LogRows, is_referred
 from warrenmq.store.disk.snapshot import NoStore, SegmentPlace, VhostSnapshot, positions_in_segment
 from warrenmq.store.model.queue_index import Segment
 from warrenmq.store.model.runs import Runs, add_run
@@ -254,7 +253,7 @@ class FileFindings(msgspec.Struct, frozen=True):
     Rows of a segment are references (content id, seq); rows of a content file are fields of
     FoundContent. A record of a log has a row for each of its positions, or one with queue id -1:
     start, end, is valid, queue id, seq. Of a segment, `referred` names the file of its rows of
-    Referred, and `seqs` that of the runs of live seq ids.
+    `Referred`, and `seqs` that of the runs of live seq ids.
     """
 
     path: str
@@ -273,12 +272,12 @@ def read_files(task: ReadTask) -> list[FileFindings]:
     files = LocalFileSystem(task.vhost)
     found: list[FileFindings] = []
 
-    def save(kind: str, rows: list[Any], columns: int) -> str:
+    def save(kind: str, rows: Any, columns: int) -> str:
         name = f"{task.target.name}-{len(found)}{kind}.npy"
         np.save(task.target.with_name(name), np.array(rows, np.int64).reshape(-1, columns))
         return name
 
-    def keep(path: str, rows: list[Any], columns: int, size: int, **more: Any) -> None:
+    def keep(path: str, rows: Any, columns: int, size: int, **more: Any) -> None:
         found.append(FileFindings(path, save("", rows, columns), size, **more))
 
     try:
@@ -325,18 +324,11 @@ def read_files(task: ReadTask) -> list[FileFindings]:
             keep(path, rows, 5, files.size(path))
         for log in task.logs:
             # The driver counts the bytes.
-            keep(log.path, _log_rows(files, log, task.store_id), 5, 0)
+            packed = LogReader(files, task.store_id).packed_rows(log.path, log.number)
+            keep(log.path, np.frombuffer(packed, np.int64), len(LogRows._fields), 0)
     finally:
         files.release()
     return found
-
-
-def _log_rows(files: LocalFileSystem, log: LogFile, store_id: bytes) -> list[tuple[int, ...]]:
-    rows: list[tuple[int, ...]] = []
-    for record in LogReader(files, store_id).records(log.path, log.number):
-        for queue_id, seq in record.positions or [(-1, 0)]:
-            rows.append((record.start, record.end, int(record.is_valid), queue_id, seq))
-    return rows
 
 
 def _content_scan(files: LocalFileSystem, path: str, number: int, store_id: bytes) -> Any:
@@ -435,13 +427,13 @@ class _Verify(VhostCheck):
     def scan_segment(self, queue: RecoveredQueue, segment: Segment) -> SegmentFindings:
         """The findings of a worker in the segment."""
         path = self.snapshot.path_of(queue, segment)
-        rows, found = self._rows(path)
+        columns, found = self._columns(path)
         return SegmentFindings(
             found.live,
-            [(row[0], row[1]) for row in rows],
+            list(zip(*columns, strict=True)),
             found.damaged,
-            [Referred(*row) for row in self._more(path, found.referred)],
-            [(row[0], row[1]) for row in self._more(path, found.seqs)],
+            list(self._more(path, found.referred)),
+            list(self._more(path, found.seqs)),
         )
 
     def scan_contents(self, file: ContentFile) -> Iterator[FoundContent]:
@@ -449,34 +441,29 @@ class _Verify(VhostCheck):
         if file.path not in self._known:
             # A missing file was reported before.
             return
-        for offset, end, content_id, references, is_valid in self._rows(file.path)[0]:
+        columns, _ = self._columns(file.path)
+        for offset, end, content_id, references, is_valid in zip(*columns, strict=True):
             yield FoundContent(offset, end, content_id, references, bool(is_valid))
 
-    def scan_log(self, path: str, number: int) -> Iterator[LogRecord]:
+    def scan_log(self, path: str, number: int) -> LogRows:
         """The findings of a worker in the log."""
         if path not in self._known:
             # Only an entry that no checkpoint counts refers to the file.
-            yield from super().scan_log(path, number)
-            return
-        rows, _ = self._rows(path)
-        place = 0
-        while place < len(rows):
-            start, end, is_valid, queue_id, _ = rows[place]
-            positions: list[tuple[int, int]] = []
-            while place < len(rows) and rows[place][0] == start:
-                if queue_id >= 0:
-                    positions.append((rows[place][3], rows[place][4]))
-                place += 1
-            yield LogRecord(start, end, bool(is_valid), positions)
+            return super().scan_log(path, number)
+        return LogRows(*self._columns(path)[0])
 
-    def _more(self, path: str, name: str) -> list[list[int]]:
+    def _more(self, path: str, name: str) -> Iterator[Any]:
+        """Rows of another file of findings; none without a name."""
         import numpy as np
 
-        return np.load(self._known[path][0] / name).tolist() if name else []
+        return (
+            zip(*np.load(self._known[path][0] / name).T.tolist(), strict=True) if name else iter(())
+        )
 
-    def _rows(self, path: str) -> tuple[list[list[int]], FileFindings]:
+    def _columns(self, path: str) -> tuple[list[list[int]], FileFindings]:
+        # Columns become lists much faster than rows.
         import numpy as np
 
         directory, found = self._known[path]
         self.on_bytes(found.bytes)
-        return np.load(directory / found.array).tolist(), found
+        return np.load(directory / found.array).T.tolist(), found

@@ -8,6 +8,7 @@ from tests.admin.test_sinks import one_batch
 from tests.support.brokers.staged import bodies, settle, stage, staged_message, started
 from warrenmq.admin.protocol.sinks import BatchCommitted, CommitBatch
 from warrenmq.broker.flow.disk_flow import STOP_BYTES, STORE_STOP_BYTES
+from warrenmq.broker.vhost.sinks.stage import OUT_BYTES
 from warrenmq.queues.settings import NO_LIMIT, REJECT_PUBLISH, REJECT_PUBLISH_DLX, LengthLimit
 
 
@@ -69,6 +70,24 @@ def test_a_sink_that_waited_for_the_disk_goes_on_in_the_next_turn() -> None:
     assert node.vhost.advance(node.clock.now_ms()), "another turn is wanted"
     settle(node)
     assert bodies(node) == [b"a"]
+
+
+def test_a_batch_of_the_journal_has_at_most_half_of_what_may_be_on_its_way() -> None:
+    """The other half can be moved while the disk writes it, so that both have work."""
+    node, client = started()
+    mover = node.vhost.staging.mover
+    mover.slice_messages = 1
+    staged = [staged_message(bytes([number]) * (OUT_BYTES // 8)) for number in range(12)]
+    log = stage(client, "s", 0, staged)
+    client.send(CommitBatch("s", 0, [log]))
+    gathered: list[int] = []
+    for _ in range(100):
+        while node.vhost.advance(node.clock.now_ms()):
+            pass
+        gathered.append(node.vhost.journal.pending_bytes)
+        one_batch(node, True)
+    assert len(bodies(node)) == 12
+    assert OUT_BYTES // 2 <= max(gathered) < OUT_BYTES // 2 + 2 * OUT_BYTES // 8
 
 
 @pytest.mark.parametrize("overflow", [REJECT_PUBLISH, REJECT_PUBLISH_DLX])

@@ -21,8 +21,9 @@ from warrenmq.store.disk.local_file_system import LocalFileSystem
 from warrenmq.store.disk.space_reserve import SpaceReserve, is_want_of_space
 from warrenmq.store.journal.batch import Batch
 from warrenmq.store.journal.change_sets import RETRY_MS, ChangeSet, DefinitionsError
+from warrenmq.store.journal.moves import Move
 from warrenmq.store.journal.window import files_to_retire
-from warrenmq.store.model.message import Message, Position, QueueLedger
+from warrenmq.store.model.message import Message, MovedMessage, Position, QueueLedger
 
 
 class Disk:
@@ -464,15 +465,17 @@ def test_an_idle_thread_has_begun_a_batch_when_it_is_submitted(
     assert disk.commit() is None
     message = Message(b"\x00\x00", b"\x00\x00", b"", True, 0)
     position = Position(message, QueueLedger(1), 1, 0)
+    moved = MovedMessage(b"\x00\x00", b"\x00\x00", b"", True, 0, 1, 1)
 
-    def job(count: int, settled_count: int = 0) -> FlushJob:
+    def job(count: int, settled_count: int = 0, move_count: int = 0) -> FlushJob:
         batch = Batch(1)
         batch.positions = [position] * count
+        batch.moves = [Move(moved, [])] * move_count
         batch.settled_count = settled_count
         return FlushJob(disk.driver.journal, batch, Waiting(disk.faults), disk.apply)
 
     eventually(lambda: disk.flusher.is_idle, "an idle thread")
-    first, second = job(2), job(2)
+    first, second = job(1, move_count=1), job(2)
     disk.flusher.submit(first)
     assert not disk.flusher.is_idle
     disk.flusher.submit(second)

@@ -112,6 +112,7 @@ def test_a_cluster_gets_none_of_the_settings_for_one_machine(builder: RecordingB
         if key.startswith("spark.driver.") and "extraJava" not in key
     ]
     assert builder.settings["spark.sql.session.timeZone"] == "Europe/Berlin"
+    assert builder.settings["spark.ui.showConsoleProgress"] == "false", "jobs have their own"
 
 
 def test_a_connect_server_is_told_only_what_a_query_may_set(

@@ -34,6 +34,16 @@ _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.compression.codec": "zstd",
 }
+# Settings of every new session whose driver runs in a JVM of this process.
+_DRIVER_SETTINGS: Final = {
+    # warren shows the progress of its jobs itself, or none.
+    "spark.ui.showConsoleProgress": "false",
+    # Parquet files of bodies have neither a dictionary nor bounds of their column: both compare
+    # whole bodies with each other, which costs a third of the JVM's time for a row of 1 KiB. Few
+    # filters compare whole bodies, and compression finds bodies that repeat.
+    "spark.hadoop.parquet.enable.dictionary#body": "false",
+    "spark.hadoop.parquet.column.statistics.enabled#body": "false",
+}
 
 
 def session(
@@ -144,18 +154,9 @@ def _local_master() -> str:
     return f"local[{len(os.sched_getaffinity(0))},{TASK_FAILURES_MAX}]"
 
 
-# Parquet files of bodies have neither a dictionary nor bounds of their column: both compare whole
-# bodies with each other, which costs a third of the JVM's time for a row of 1 KiB. Few filters
-# compare whole bodies, and compression finds bodies that repeat.
-_BODY_SETTINGS: Final = {
-    "spark.hadoop.parquet.enable.dictionary#body": "false",
-    "spark.hadoop.parquet.column.statistics.enabled#body": "false",
-}
-
-
 def _settings(master: str, driver_options: str) -> dict[str, str]:
     """Settings of a session whose driver runs in a JVM of this process."""
-    values = {**_SETTINGS, **_BODY_SETTINGS, "spark.driver.extraJavaOptions": driver_options}
+    values = {**_SETTINGS, **_DRIVER_SETTINGS, "spark.driver.extraJavaOptions": driver_options}
     if master.startswith("local"):
         values |= _local_settings(len(os.sched_getaffinity(0)))
     return values
@@ -174,7 +175,6 @@ def _local_settings(cores: int) -> dict[str, str]:
         ),
         "spark.python.daemon.module": "warrenmq.spark.local.worker_daemon",
         "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "2g",
         "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.warehouse.dir": os.path.join(scratch, f"warren-spark-warehouse-{os.getuid()}"),

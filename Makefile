@@ -14,6 +14,11 @@ SIDE_BY_SIDE ?= 0
 PYTEST ?= timeout --foreground --signal=INT --kill-after=60 4700 $(BIN)/python -m pytest -n $(SIDE_BY_SIDE)
 PYTEST_ARGS ?=
 
+# Hundreds of processes import the same modules. What Python compiles of them stays in build/, even where the
+# environment says that nothing is written: to compile them takes up to two seconds of a process.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
+
 # Lint, the demo and five parts of the tests run in parallel; each starts when its part of the set-up is done.
 MAKEFLAGS += --jobs=7
 

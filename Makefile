@@ -18,7 +18,7 @@ PYTEST_ARGS ?=
 MAKEFLAGS += --jobs=7
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-cluster test test-pure test-compiled tidy simulate mutants serve bench counts counts-accept pictures peers differential lint format lock build docs clean
+.PHONY: help setup demo demo-cluster test test-pure test-compiled tidy simulate mutants serve bench bench-growth counts counts-accept pictures peers differential lint format lock build docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(MAKEFILE_LIST) | awk -F': ' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -159,6 +159,9 @@ serve: setup ## a broker with its data in ./warren-data, and its HTTP API on 127
 
 bench: setup ## warren against RabbitMQ (when installed) on this machine
 	@$(BIN)/python -m bench $(BENCH_ARGS)
+
+bench-growth: setup ## how the cost of operations grows with connections, queues, bindings, depth and the like
+	@$(BIN)/python -m bench growth $(BENCH_ARGS)
 
 counts: setup ## instructions of the engine for one message, compared with those that the repository keeps
 	@$(BIN)/python -m bench counts $(COUNTS_ARGS)

@@ -26,7 +26,7 @@ _ENVIRONMENT: Final = {"PYTHONHASHSEED": "0", "PATH": "/usr/bin:/bin", "LC_ALL":
 
 
 def environment_name() -> str:
-    """The name of what counts depend on besides the sources: Python, its compiler, the processor."""
+    """Name of what counts depend on besides the sources: Python, its compiler, the processor."""
     compiler = platform.python_compiler().replace(" ", "-").lower()
     python = f"{platform.python_implementation().lower()}-{platform.python_version()}"
     return f"{python}-{compiler}-{platform.machine()}"

@@ -262,7 +262,7 @@ class Topic(Part):
 
 
 def _topic_bindings() -> list[tuple[int, bytes]]:
-    """300 patterns, each with the number of its queue; two match each key that `Topic` publishes."""
+    """300 patterns, each with its queue's number; two match each key that `Topic` publishes."""
     bindings = []
     for number in range(100):
         sites, racks = number % 10, 10 + number % 10

@@ -88,7 +88,7 @@ def accepted(entries: list[Entry], counts: dict[str, int], why: str) -> list[Ent
 
 
 def risen(kept: dict[str, int], counts: dict[str, int]) -> list[str]:
-    """The parts that need a reason: they cost over RISE_MAX more than the kept count, or are new."""
+    """The parts that need a reason: new ones, and those that cost over RISE_MAX more than kept."""
     return [
         part
         for part, count in counts.items()

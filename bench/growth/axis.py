@@ -80,7 +80,7 @@ class Case:
         longer = max(100, int(self.scenario.options.messages * share))
         shorter = longer // 4
         before_s = self._flow_s(shorter, arguments)
-        return max(0.0, self._flow_s(longer, arguments) - before_s) * 1e6 / (longer - shorter)
+        return (self._flow_s(longer, arguments) - before_s) * 1e6 / (longer - shorter)
 
     def _flow_s(self, messages: int, arguments: tuple[str, ...]) -> float:
         """The broker's CPU time (s) for a run of the load generator."""

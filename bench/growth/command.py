@@ -41,7 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--largest", type=int, metavar="N", help="leave larger sizes out, of all that grows"
     )
     parser.add_argument(
-        "--messages", type=int, default=200_000, metavar="N", help="of a flow (default: 200,000)"
+        "--messages", type=int, default=400_000, metavar="N", help="of a flow (default: 400,000)"
     )
     parser.add_argument(
         "--cpu", type=float, default=0.5, metavar="S",

@@ -31,7 +31,7 @@ class Sizes(Axis):
         """Transient messages, and persistent ones that are confirmed."""
         window = str(max(1, min(1000, 16_777_216 // max(1, size))))
         # The same bytes for all large sizes, the same messages for all small ones.
-        share = min(1.0, 4_096 / max(1, size))
+        share = min(1.0, 2_048 / max(1, size))
         found = {}
         for kind, flags in (("transient", ()), ("persistent", ("--flag", "persistent"))):
             remove(self.case.broker, QUEUE)

@@ -28,6 +28,7 @@ WHY = "Parsing of headers checks every length."
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_no_part_of_the_trace_costs_more_than_the_kept_count() -> None:
     if build_name() != "compiled":
         does_not_apply("only the instructions of the compiled build are counted")

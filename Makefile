@@ -23,7 +23,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
 MAKEFLAGS += --jobs=7
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-cluster test test-pure test-compiled tidy simulate mutants serve bench pictures peers differential lint format lock build docs clean
+.PHONY: help setup demo demo-cluster test test-pure test-compiled tidy simulate mutants serve bench bench-growth counts counts-accept pictures peers differential lint format lock build docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(MAKEFILE_LIST) | awk -F': ' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -164,6 +164,15 @@ serve: setup ## a broker with its data in ./warren-data, and its HTTP API on 127
 
 bench: setup ## warren against RabbitMQ (when installed) on this machine
 	@$(BIN)/python -m bench $(BENCH_ARGS)
+
+bench-growth: setup ## how the cost of operations grows with connections, queues, bindings, depth and the like
+	@$(BIN)/python -m bench growth $(BENCH_ARGS)
+
+counts: setup ## instructions of the engine for one message, compared with those that the repository keeps
+	@$(BIN)/python -m bench counts $(COUNTS_ARGS)
+
+counts-accept: setup ## WHY="..." keeps the instructions counted now, with the reason
+	@$(BIN)/python -m bench counts --accept "$$WHY"
 
 pictures: setup ## docs/pictures: the web pages of a cluster with traffic, in Chromium
 	@$(BIN)/python -m tests.management.ui.pictures

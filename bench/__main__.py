@@ -1,9 +1,9 @@
 """`python -m bench`: run workloads on the brokers in alternation, print a table, save JSON lines.
 
 The JSON lines hold every single result. `python -m bench ceiling` measures the load generator alone
-instead. `python -m bench archive`, `backlog`, `cluster`, `disk`, `interference`, `many-queues`,
-`memory`, `mirrors`, `spark-rates` and `store-tables` are scenarios with options of their own
-(`--help`).
+instead. `python -m bench archive`, `backlog`, `cluster`, `counts`, `disk`, `growth`,
+`interference`, `many-queues`, `memory`, `mirrors`, `spark-rates` and `store-tables` are scenarios
+with options of their own (`--help`).
 """
 
 import argparse
@@ -28,6 +28,7 @@ from bench.brokers import (
 )
 from bench.ceiling import measure_ceiling
 from bench.certificate import Certificate
+from bench.growth import command as growth
 from bench.machine import machine
 from bench.measure import MeasureError, Result
 from bench.table import markdown_table
@@ -43,6 +44,13 @@ def store_tables(arguments: list[str]) -> int:
     return scenario.main(arguments)
 
 
+def counts(arguments: list[str]) -> int:
+    """Run `counts`; imported on demand: only it needs the simulator."""
+    from bench.counts import command
+
+    return command.main(arguments)
+
+
 def spark_rates(arguments: list[str]) -> int:
     """Run the scenario `spark-rates`; imported on demand, as `store-tables`."""
     from bench import spark_rates as scenario
@@ -55,7 +63,9 @@ SCENARIOS = {
     "archive": archive.main,
     "backlog": backlog.main,
     "cluster": cluster.main,
+    "counts": counts,
     "disk": disk.main,
+    "growth": growth.main,
     "interference": interference.main,
     "many-queues": many_queues.main,
     "memory": memory.main,

@@ -1,4 +1,4 @@
-"""Clusters of three nodes on the loopback, of warren with an etcd and of RabbitMQ."""
+"""Clusters on the loopback, of three nodes unless told otherwise: warren with an etcd, RabbitMQ."""
 
 import contextlib
 import io
@@ -18,7 +18,7 @@ NAME = "bench"
 
 
 class BenchCluster(ABC):
-    """Three nodes; `nodes` are started in order and know each other then."""
+    """A few nodes; `nodes` are started in order and know each other then."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -88,15 +88,19 @@ class EtcdProcess:
 
 
 class WarrenCluster(BenchCluster):
-    """Three nodes of warren; `settings` are those of the first."""
+    """`count` nodes of warren; `settings` are those of the first."""
 
     def __init__(
-        self, directory: Path, settings: tuple[str, ...] = (), port: int | None = None
+        self,
+        directory: Path,
+        settings: tuple[str, ...] = (),
+        port: int | None = None,
+        count: int = NODES,
     ) -> None:
         super().__init__(directory)
         self.etcd = EtcdProcess(directory / "etcd")
         self._link_ports: list[int] = []
-        for number in range(NODES):
+        for number in range(count):
             link_port = held_port(self)
             self._link_ports.append(link_port)
             own = (
@@ -174,12 +178,14 @@ class _RabbitmqMember(RabbitmqBroker):
 
 
 class RabbitmqCluster(BenchCluster):
-    """Three nodes of RabbitMQ."""
+    """`count` nodes of RabbitMQ."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, count: int = NODES) -> None:
         super().__init__(directory)
         self._first = RabbitmqBroker(directory / "n0", set())
-        self._others = [_RabbitmqMember(directory / f"n{number}", set()) for number in (1, 2)]
+        self._others = [
+            _RabbitmqMember(directory / f"n{number}", set()) for number in range(1, count)
+        ]
         for other in self._others:
             other.share(self._first)
         self.nodes = [self._first, *self._others]

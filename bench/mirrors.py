@@ -103,9 +103,9 @@ def _measure_flows(scenario: Scenario, clusters: list[BenchCluster]) -> None:
     costs: dict[str, dict[str, list[float]]] = {}
     places = {"clients at the master's node": 0, "clients at a mirror's node": 1}
     for cluster in clusters:
-        _set_policy(cluster, ALL)
-        _declare(cluster.nodes[0])
-        _await_copies(cluster, cluster.nodes[0], 3)
+        set_policy(cluster, ALL)
+        declare(cluster.nodes[0])
+        await_copies(cluster, cluster.nodes[0], 3)
     for number in range(scenario.options.rounds):
         for cluster in clusters if number % 2 else reversed(clusters):
             home = cluster.nodes[0]
@@ -136,13 +136,13 @@ def _measure_flows(scenario: Scenario, clusters: list[BenchCluster]) -> None:
 
 def _measure_kills(scenario: Scenario, cluster: BenchCluster) -> None:
     home = cluster.nodes[0]
-    _set_policy(cluster, ALL)
-    _declare(home)
+    set_policy(cluster, ALL)
+    declare(home)
     gaps: list[float] = []
     refused: list[int] = []
     for _ in range(scenario.options.kills):
         asked = home if home.process is not None else cluster.nodes[1]
-        _await_copies(cluster, asked, 3)
+        await_copies(cluster, asked, 3)
         master = _master(cluster, asked)
         survivor = next(node for node in cluster.nodes if node is not master)
         flow = ConfirmedFlow(survivor, QUEUE, RATE)
@@ -185,8 +185,8 @@ def _measure_sync(scenario: Scenario, cluster: BenchCluster) -> None:
             before = time.monotonic()
             quiet.append(flow.longest_gap_s(before, before + BEFORE_S) * 1000)
             started = time.monotonic()
-            _set_policy(cluster, TWO)
-            _await_copies(cluster, home, 2)
+            set_policy(cluster, TWO)
+            await_copies(cluster, home, 2)
             ended = time.monotonic()
             times.append(ended - started)
             gaps.append(flow.longest_gap_s(started, ended) * 1000)
@@ -224,9 +224,9 @@ def _p99_ms(histogram: Histogram) -> float:
 def _measure_rejoin(scenario: Scenario, cluster: WarrenCluster) -> None:
     home, mirror = cluster.nodes[0], cluster.nodes[1]
     count: int = scenario.options.sync_messages
-    _set_policy(cluster, ALL)
+    set_policy(cluster, ALL)
     scenario.fill(home, QUEUE, count)
-    _await_copies(cluster, home, 3)
+    await_copies(cluster, home, 3)
     mirror.kill()
     time.sleep(scenario.options.down)
     scenario.perf(
@@ -240,7 +240,7 @@ def _measure_rejoin(scenario: Scenario, cluster: WarrenCluster) -> None:
     )  # fmt: skip
     started = time.monotonic()
     cluster.restart(mirror)
-    _await_copies(cluster, home, 3)
+    await_copies(cluster, home, 3)
     scenario.add(home, "rejoin: time from the start of the node", time.monotonic() - started, "s")
     status = cluster.mirror_status(home, QUEUE)
     sent = sum(each["sync_bytes"] or 0 for each in status["mirrors"])
@@ -251,7 +251,7 @@ def _measure_rejoin(scenario: Scenario, cluster: WarrenCluster) -> None:
 # -- help ------------------------------------------------------------------------------------------
 
 
-def _set_policy(cluster: BenchCluster, definition: str) -> None:
+def set_policy(cluster: BenchCluster, definition: str) -> None:
     words = ("set_policy", "--apply-to", "queues", "ha", f"^{QUEUE}", definition)
     cluster.control(cluster.nodes[0], *words)
 
@@ -264,7 +264,7 @@ def _request(node: Broker, method: QueueDeclare | QueueDelete | QueuePurge) -> o
         client.close()
 
 
-def _declare(node: Broker) -> None:
+def declare(node: Broker) -> None:
     reply = _request(node, QueueDeclare(queue=QUEUE.encode(), durable=True))
     if not isinstance(reply, QueueDeclareOk):
         raise MeasureError(f"a declaration is answered by {reply!r}")
@@ -276,7 +276,7 @@ def _row(cluster: BenchCluster, node: Broker) -> list[str]:
     return next((row for row in rows if row[0] == QUEUE), [QUEUE, "", ""])
 
 
-def _await_copies(cluster: BenchCluster, node: Broker, count: int) -> None:
+def await_copies(cluster: BenchCluster, node: Broker, count: int) -> None:
     """Return when so many copies are in sync, as `node` knows; MeasureError when they never are."""
 
     def are_there() -> bool:

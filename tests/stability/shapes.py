@@ -1,4 +1,4 @@
-"""What the admin protocol and the HTTP API promise, as JSON schemas, and what would break them.
+"""What protocols, Python names and tables promise, as JSON, and what would break it.
 
     python -m tests.stability.shapes
 
@@ -9,6 +9,7 @@ files only change where docs/stability.md allows it, which the reviewer of that 
 import json
 import typing
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,15 @@ import msgspec
 from warrenmq.admin.protocol import requests
 from warrenmq.management.app import all_routes
 from warrenmq.management.openapi.document import document
+from warrenmq.tables.columns import MESSAGE_COLUMNS
+from warrenmq.tables.schemas import COLUMNS
 
 HERE = Path(__file__).parent
 ADMIN_PROTOCOL = HERE / "admin-protocol-1.json"
 HTTP_API = HERE / "http-api-1.json"
+PYTHON = HERE / "python-1.json"
+# The packages that applications import from, and which say what is for them.
+PACKAGES = ("warrenmq.pipeline", "warrenmq.spark", "warrenmq.topology")
 Schema = dict[str, Any]
 # Texts for people, and defaults, which a reader does not see.
 _TEXTS = {"title", "description", "summary", "default", "operationId", "examples"}
@@ -61,6 +67,17 @@ def http_api() -> Schema:
                 "replies": _bare(operation["responses"]),
             }
     return {"operations": operations, "schemas": _bare(described["components"]["schemas"])}
+
+
+def python() -> Schema:
+    """The names of the packages for applications, and the columns of tables with their types."""
+    return {
+        "names": {name: sorted(import_module(name).__all__) for name in PACKAGES},
+        "columns": {
+            table: {name: str(kind) for name, kind in columns.items()}
+            for table, columns in {"queue": MESSAGE_COLUMNS, **COLUMNS}.items()
+        },
+    }
 
 
 def _bare(schema: Any, is_names: bool = False) -> Any:
@@ -152,6 +169,22 @@ def broken_http_api(before: Schema, now: Schema) -> list[str]:
     return found
 
 
+def broken_python(before: Schema, now: Schema) -> list[str]:
+    """Why a program of `before` does not run with the packages of `now`."""
+    gone = [
+        f"{package}.{name} is gone"
+        for package, names in before["names"].items()
+        for name in sorted({*names} - {*now["names"].get(package, ())})
+    ]
+    changed = [
+        f"the column {name} of {table} is {now['columns'].get(table, {}).get(name, 'gone')}"
+        for table, columns in before["columns"].items()
+        for name, kind in columns.items()
+        if now["columns"].get(table, {}).get(name) != kind
+    ]
+    return gone + changed
+
+
 def text_of(promises: Schema) -> str:
     """The promises as JSON, with a line for each name."""
     sections = []
@@ -169,7 +202,11 @@ def _line(value: Any) -> str:
 
 
 def main() -> None:
-    for path, found in ((ADMIN_PROTOCOL, admin_protocol()), (HTTP_API, http_api())):
+    for path, found in (
+        (ADMIN_PROTOCOL, admin_protocol()),
+        (HTTP_API, http_api()),
+        (PYTHON, python()),
+    ):
         path.write_text(text_of(found), "utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Clients of the first 1.x can use every later one: the admin protocol and the HTTP API only grow.
+"""Programs for the first 1.x work with every later one: protocols, names and tables only grow.
 
 docs/stability.md has the promise.
 """
@@ -12,14 +12,18 @@ import pytest
 from tests.stability.shapes import (
     ADMIN_PROTOCOL,
     HTTP_API,
+    PYTHON,
     admin_protocol,
     broken_admin_protocol,
     broken_http_api,
+    broken_python,
     http_api,
+    python,
 )
 
 PROMISED_PROTOCOL = json.loads(ADMIN_PROTOCOL.read_text())
 PROMISED_API = json.loads(HTTP_API.read_text())
+PROMISED_PYTHON = json.loads(PYTHON.read_text())
 ADVICE = "docs/stability.md says what may change in 1.x"
 
 
@@ -29,6 +33,10 @@ def test_the_admin_protocol_keeps_what_it_had() -> None:
 
 def test_the_http_api_keeps_what_it_had() -> None:
     assert broken_http_api(PROMISED_API, http_api()) == [], ADVICE
+
+
+def test_python_names_and_tables_keep_what_they_had() -> None:
+    assert broken_python(PROMISED_PYTHON, python()) == [], ADVICE
 
 
 def protocol() -> Any:
@@ -126,3 +134,18 @@ def test_a_break_of_the_http_api_is_found(change: Any) -> None:
     changed = api()
     change(changed)
     assert len(broken_http_api(PROMISED_API, changed)) == 1
+
+
+def test_a_lost_name_and_a_changed_column_are_found() -> None:
+    changed = copy.deepcopy(PROMISED_PYTHON)
+    changed["names"]["warrenmq.topology"] += ["more"]
+    changed["columns"]["queue"]["more"] = "string"
+    assert broken_python(PROMISED_PYTHON, changed) == []
+    changed["names"]["warrenmq.topology"].remove("declare")
+    changed["columns"]["queue"]["body"] = "string"
+    del changed["columns"]["messages"]["seq"]
+    assert sorted(broken_python(PROMISED_PYTHON, changed)) == [
+        "the column body of queue is string",
+        "the column seq of messages is gone",
+        "warrenmq.topology.declare is gone",
+    ]

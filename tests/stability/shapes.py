@@ -18,6 +18,7 @@ import msgspec
 from warrenmq.admin.protocol import requests
 from warrenmq.management.app import all_routes
 from warrenmq.management.openapi.document import document
+from warrenmq.server.config.keys import ALL
 from warrenmq.tables.columns import MESSAGE_COLUMNS
 from warrenmq.tables.schemas import COLUMNS
 
@@ -70,9 +71,12 @@ def http_api() -> Schema:
 
 
 def python() -> Schema:
-    """The names of the packages for applications, and the columns of tables with their types."""
+    """Keys of the configuration, names for applications, and columns with their types."""
     return {
-        "names": {name: sorted(import_module(name).__all__) for name in PACKAGES},
+        "names": {
+            "keys of the configuration": sorted(key.name for key in ALL),
+            **{name: sorted(import_module(name).__all__) for name in PACKAGES},
+        },
         "columns": {
             table: {name: str(kind) for name, kind in columns.items()}
             for table, columns in {"queue": MESSAGE_COLUMNS, **COLUMNS}.items()

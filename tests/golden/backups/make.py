@@ -1,8 +1,8 @@
 """Make golden backups, which every later version must restore.
 
 `python -m tests.golden.backups.make NAME` fills a node with a few messages, backs its directory up
-with both commands, and writes `NAME.tar.xz` with the backups, and `NAME.json` with what a restore of
-each holds. The program runs once for a format of either; the files never change.
+with both commands, and writes `NAME.tar.xz` with the backups, and `NAME.json` with what a restore
+of each holds. The program runs once for a format of either; the files never change.
 """
 
 import json

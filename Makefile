@@ -23,7 +23,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
 MAKEFLAGS += --jobs=7
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-cluster test test-pure test-compiled tidy simulate mutants serve bench bench-growth counts counts-accept pictures peers differential lint format lock build docs clean
+.PHONY: help setup demo demo-cluster test test-pure test-compiled tidy simulate mutants serve bench bench-growth counts counts-accept pictures peers differential lint format lock build release docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(MAKEFILE_LIST) | awk -F': ' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -183,6 +183,10 @@ build: setup ## a wheel with the compiled modules, and the source distribution, 
 	@cp build/wheel/*.whl dist/
 	@$(BIN)/uv build --quiet --no-config --sdist --no-build-isolation --python $(BIN)/python -o dist $(TREE)
 	@ls dist
+
+PYTHONS ?= python3.11 python3.12 python3.13 python3.14
+release: $(VENV)/requirements ## all files of a release in dist/, each driven; PYTHONS="python3.12 ..." of the wheels
+	@PYTHONPATH=src $(BIN)/python -m tools.release $(PYTHONS)
 
 docs: $(VENV)/requirements ## docs/map.md from the sources, the picture of benchmarks.md, then docs/ as a site in build/site
 	@$(BIN)/python tools/generate_map.py

@@ -13,10 +13,14 @@ that a call into another module is a C call. Nothing is compiled
 A module in which mypy finds a type error stays interpreted, and a line names it: a later mypy may
 know more than the one we lint with, and that must cost speed, not the installation. (`make test`
 insists on every module.)
+
+pip and uv show nothing of a build unless it fails, and this one takes minutes. So it says what it
+does on the terminal that the command was typed at, when there is one.
 """
 
 import os
 import runpy
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -41,6 +45,27 @@ MYPY_OPTIONS = [
 # library: parsing a publish took 65 ns with them and 78 ns without. One C file per module compiles
 # on all cores and lost nothing against one file for all; link-time optimisation gained nothing.
 COMPILE_FLAGS = ["-fvisibility=hidden", "-fno-semantic-interposition", "-g0"]
+
+
+# An extension of fewer files than this is compiled in no time.
+MANY_FILES = 10
+
+
+def say(text: str) -> None:
+    """Print a line to the output of the build and, past whoever hides that, to the terminal."""
+    print(text, file=sys.stderr, flush=True)
+    if sys.stderr.isatty():
+        return
+    # A terminal may stop the processes in its background that write to it; blocked, they write.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
+    try:
+        with open("/dev/tty", "w", encoding="utf-8", errors="replace") as terminal:
+            # The installer's own line may stand unfinished before this one.
+            terminal.write(f"\r\n{text}\n")
+    except OSError:
+        pass  # There is no terminal: a service or CI installs.
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def hot_modules() -> list[str]:
@@ -91,7 +116,7 @@ def without_type_errors(modules: list[str]) -> list[str]:
         }
         rejected = [module for module in modules if module in errors]
         for module in rejected:
-            print(f"warren: not compiled: {errors[module]}", file=sys.stderr)
+            say(f"warren: not compiled: {errors[module]}")
         if not rejected:
             break
         modules = [module for module in modules if module not in errors]
@@ -111,11 +136,17 @@ class ParallelBuildExt(build_ext):
         def compile_side_by_side(sources: Sequence[str], *args: Any, **kwargs: Any) -> list[str]:
             # Compile the longest files first, or one core works on such a file alone at the end.
             by_size = sorted(sources, key=os.path.getsize, reverse=True)
+            shown_after = {len(by_size) * part // 4 for part in (1, 2, 3, 4)}
+            paths: list[str] = []
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 parts = pool.map(
                     lambda source: compile_in_order([source], *args, **kwargs), by_size
                 )
-                return [path for part in parts for path in part]
+                for done, part in enumerate(parts, 1):
+                    paths += part
+                    if done in shown_after and len(by_size) >= MANY_FILES:
+                        say(f"building warren: {done} of {len(by_size)} C files are compiled")
+            return paths
 
         compiler.compile = compile_side_by_side
         super().build_extensions()
@@ -138,6 +169,10 @@ def extensions() -> list[Extension]:
         except ImportError as error:
             reason = str(error)
         else:
+            say(
+                f"building warren: {len(modules)} modules become C and are compiled, which takes "
+                "minutes; WARREN_PURE=1 before the command installs without"
+            )
             os.environ["MYPYPATH"] = str(ROOT / "src")
             built = mypycify(
                 [*MYPY_OPTIONS, *without_type_errors(modules)],
@@ -151,7 +186,7 @@ def extensions() -> list[Extension]:
                 # mypyc gives all extensions the same list.
                 extension.extra_compile_args = [*extension.extra_compile_args, *COMPILE_FLAGS]
             return [extension for extension in built if isinstance(extension, Extension)]
-    print(f"warren: interpreted build, {reason}", file=sys.stderr)
+    say(f"warren: interpreted build, {reason}")
     return []
 
 

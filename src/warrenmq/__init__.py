@@ -4,4 +4,4 @@ Start reading at ARCHITECTURE.md. The packages are layered (wire, routing, store
 server), and a module imports only from layers below its own.
 """
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"

@@ -43,6 +43,16 @@ def make_newer(path: Path) -> None:
     path.write_bytes(header + crc32c(header).to_bytes(4, "big") + content[FILE_HEADER_BYTES:])
 
 
+def test_every_format_has_golden_directories(tmp_path: Path) -> None:
+    """Those of a format are made before the next one, when a node of it can still be run."""
+    found = {}
+    for archive in sorted(HERE.glob("*-stopped.tar.xz")):
+        directory = tmp_path / archive.name
+        checkpoints = files_of(unpack(archive, directory), "checkpoint")
+        found[archive.name] = max(version_of(path) for path in checkpoints)
+    assert set(found.values()) == set(range(1, FORMAT_VERSION + 1)), found
+
+
 def test_the_golden_directory_is_of_format_2(data: Path) -> None:
     found = files_of(data, "journal/*.wal") + files_of(data, "queues/*/*.idx")
     assert {version_of(path) for path in found + files_of(data, "checkpoint")} == {2}

@@ -1,43 +1,44 @@
 """`make build` makes a wheel and a source distribution that install into an empty environment and
 work there."""
 
-import subprocess
+import json
 import sys
 import tarfile
 from pathlib import Path
 
-import pika
-
-from tests.support.environments import CLEAN, ROOT, UV, dist, install, only, run
+from tests.support.environments import ROOT, UV, dist, install, only, run
+from tools.release.artifacts import write_components
+from tools.release.driving import drive
+from warrenmq import __version__
 
 __all__ = ["dist"]
 
 
 def test_the_wheel_brings_a_compiled_broker_that_keeps_messages(dist: Path, tmp_path: Path) -> None:
+    """Also the list of what it depends on has what is installed, with versions and licences."""
     programs = install(tmp_path / "environment", str(only(dist, "*.whl")))
-    assert run(programs / "warren", "--version", cwd=tmp_path).endswith("(compiled)\n")
-    data = tmp_path / "data"
-    server = subprocess.Popen(
-        [str(programs / "warren"), "server", "--data-dir", str(data), "--listen", "127.0.0.1:0"],
-        cwd=tmp_path,
-        env=CLEAN,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert server.stdout is not None
-        ready = server.stdout.readline()
-        assert ready.startswith("warren is ready: amqp=")
-        port = int(ready.split("amqp=")[1].split()[0].rpartition(":")[2])
-        with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port)) as connection:
-            channel = connection.channel()
-            channel.queue_declare("q", durable=True)
-            channel.confirm_delivery()
-            channel.basic_publish("", "q", b"hello", pika.BasicProperties(delivery_mode=2))
-            assert channel.basic_get("q", auto_ack=True)[2] == b"hello"
-    finally:
-        server.terminate()
-        assert server.wait(60) == 0
+    drive(programs, tmp_path / "node", __version__, "compiled", has_extras=False)
+    write_components(programs / "python", __version__, tmp_path / "components.json")
+    document = json.loads((tmp_path / "components.json").read_text())
+    subject = document["metadata"]["component"]
+    assert subject["purl"] == f"pkg:pypi/warrenmq@{__version__}"
+    listed = {(each["name"], each["version"]) for each in document["components"]}
+    found = run(UV, "pip", "freeze", "--python", programs / "python").splitlines()
+    packages = {tuple(line.split("==")) for line in found if not line.startswith("warrenmq")}
+    assert {(name.lower().replace("_", "-"), version) for name, version in listed} == packages
+    assert [each["name"] for each in document["components"] if "licenses" not in each] == []
+
+
+def test_the_name_of_an_extra_adds_to_what_is_installed(dist: Path, tmp_path: Path) -> None:
+    """Programs that miss an extra say so; there is no index here that could know the name."""
+    wheel = only(dist, "*.whl").as_uri()
+    programs = install(tmp_path / "environment", f"warrenmq[topology] @ {wheel}")
+    before = run(UV, "pip", "freeze", "--python", programs / "python")
+    run(
+        sys.executable, "-m", "pip", "--python", programs / "python", "install", "--no-index",
+        "--disable-pip-version-check", "warrenmq[topology]",
+    )  # fmt: skip
+    assert run(UV, "pip", "freeze", "--python", programs / "python") == before
 
 
 def test_the_wheel_brings_the_pytest_plugin(dist: Path, tmp_path: Path) -> None:
@@ -81,4 +82,4 @@ def test_the_source_distribution_builds_a_pure_wheel_that_installs(
         environment={"WARREN_PURE": "1"},
     )  # fmt: skip
     programs = install(tmp_path / "environment", str(only(tmp_path, "*-none-any.whl")))
-    assert run(programs / "warren", "--version", cwd=tmp_path).endswith("(interpreted)\n")
+    drive(programs, tmp_path / "node", __version__, "interpreted", has_extras=False)

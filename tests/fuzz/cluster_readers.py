@@ -145,6 +145,8 @@ def ask_everything(channel: ChannelPeer) -> None:
 def read_operations(data: bytes) -> None:
     """What clients of another node do with the queues of this one."""
     cluster, _ = two_nodes()
+    # The client of this cluster has asked for nothing, so it must not get the events.
+    cluster.links[BACK].is_open = False
     try:
         for _, payload, _ in SEQUENCE.split(data):
             cluster.clients[BACK].take_frame(payload, cluster.front.now_ms)

@@ -2,8 +2,8 @@
 
 The JSON lines hold every single result. `python -m bench ceiling` measures the load generator alone
 instead. `python -m bench archive`, `backlog`, `cluster`, `disk`, `interference`, `many-queues`,
-`memory`, `mirrors`, `soak`, `spark-rates` and `store-tables` are scenarios with options of their own
-(`--help`).
+`memory`, `mirrors`, `soak`, `spark-rates` and `store-tables` are scenarios with options of their
+own (`--help`).
 """
 
 import argparse

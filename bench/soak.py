@@ -90,7 +90,7 @@ def full_rate(scenario: Scenario, broker: Broker, seconds: float) -> float:
         flow.await_flowing()
         start = time.monotonic() + WARM_UP_S
         time.sleep(WARM_UP_S + seconds)
-        return flow.window(start, start + seconds).count / seconds
+        return int(flow.window(start, start + seconds).count) / seconds
     finally:
         flow.stop()
 

@@ -1,10 +1,10 @@
 """`python -m tests.fuzz READER... --minutes N [--seed S]`: damaged inputs for readers of bytes.
 
-Prints a line for each reader: inputs, how many were accepted, the largest share of the memory bound,
-and findings. Input NUMBER of a seed is repeated by `--seed S --input NUMBER`. The inputs of findings
-go to build/fuzz/findings. A reader that hangs ends the run after HANG_S with a traceback; the number
-of its input is in build/fuzz/current. `http` starts a node, whose own log is searched for tracebacks.
-The exit status is 1 when there are findings.
+Prints a line for each reader: inputs, how many were accepted, the largest share of the memory
+bound, and findings. Input NUMBER of a seed is repeated by `--seed S --input NUMBER`. The inputs of
+findings go to build/fuzz/findings. A reader that hangs ends the run after HANG_S with a traceback;
+the number of its input is in build/fuzz/current. `http` sends whole requests to a node that it
+starts: no reply may be a 5xx. The exit status is 1 when there are findings.
 """
 
 import argparse

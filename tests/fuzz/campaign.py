@@ -2,8 +2,8 @@
 
 A reader passes an input when it returns or raises one of its documented errors, when nothing was
 logged with a traceback (the engine logs its own bugs so and carries on), and when it has not
-allocated more than its bound, which grows with the input. The memory of each 16th input is measured:
-that makes a reader several times slower.
+allocated more than its bound, which grows with the input. The memory of each 16th input is
+measured: that makes a reader several times slower.
 
 Input `number` of `seed` depends on nothing else, so that it can be repeated alone.
 """
@@ -29,8 +29,8 @@ Mutate = Callable[[random.Random, bytes, bytes], bytes]
 class Reader:
     """One reader of bytes from outside.
 
-    `read` raises only `errors` for bytes that make no sense to it. It may allocate `fixed_bytes`, and
-    `bytes_per_byte` for each byte of the input.
+    `read` raises only `errors` for bytes that make no sense to it. It may allocate `fixed_bytes`,
+    and `bytes_per_byte` for each byte of the input.
     """
 
     read: Callable[[bytes], object]

@@ -4,6 +4,7 @@ A sequence of frames is kept with the length of each (u32) before it.
 """
 
 from collections.abc import Callable
+from unittest.mock import patch
 
 import msgspec
 
@@ -190,7 +191,7 @@ def recorded_frames() -> tuple[list[bytes], list[bytes]]:
             assert callable(send)
             send(kind, payload)
 
-        link.send = recorded  # type: ignore[method-assign]
+        patch.object(link, "send", recorded).start()
     ask_everything(channel)
     cluster.advance(100)
     for method in (

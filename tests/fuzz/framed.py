@@ -1,7 +1,7 @@
 """Damages streams of frames, so that the frames before and behind the damage are still read.
 
-Plain damage ends a stream at its first wrong length. Here whole frames are lost, repeated, moved and
-taken from other streams, and payloads are damaged inside frames whose lengths fit again.
+Plain damage ends a stream at its first wrong length. Here whole frames are lost, repeated, moved
+and taken from other streams, and payloads are damaged inside frames whose lengths fit again.
 """
 
 import random
@@ -16,9 +16,10 @@ Frame = tuple[bytes, bytes, bytes]
 
 @dataclass(frozen=True)
 class FrameLayout:
-    """A frame is `lead` bytes, the length of the payload (u32), `kind` bytes, the payload, `tail` bytes.
+    """A frame: `lead` bytes, the length of the payload (u32), `kind` bytes, payload, `tail` bytes.
 
-    The first `spared` frames of a stream, such as its login, are damaged in every eighth input only.
+    The first `spared` frames of a stream, such as its login, are damaged in each eighth input
+    only.
     """
 
     lead: int = 0

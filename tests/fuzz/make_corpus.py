@@ -1,9 +1,10 @@
 """Makes the corpora anew: `PYTHONPATH=src python -m tests.fuzz.make_corpus [READER]...`
 
-Inputs that were findings once have names and stay. What the tests feed is recorded once, in build/fuzz; remove the file to record anew. Inputs are real
-ones: what the tests of a reader feed it, files of a store that has been used, golden
-files. Of each reader's candidates, those are kept that take steps from line to line which the others do not
-take. The sources must be interpreted, since lines are traced.
+Inputs are real ones: what the tests of a reader feed it, files of a store that has been used,
+golden files. Of each reader's candidates, those are kept that take steps from line to line which
+the others do not take; inputs that were findings once have names, and stay. The sources must be
+interpreted, since lines are traced. What the tests feed is recorded once, in build/fuzz: remove the
+file to record anew.
 """
 
 import json

@@ -23,7 +23,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
 MAKEFLAGS += --jobs=7
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-cluster test test-pure test-compiled tidy simulate mutants serve bench bench-growth counts counts-accept pictures peers differential lint format lock build release docs clean
+.PHONY: help setup demo demo-cluster test test-pure test-compiled tidy simulate mutants serve bench bench-growth counts counts-accept pictures peers torture audit differential lint format lock build release docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(MAKEFILE_LIST) | awk -F': ' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -141,6 +141,13 @@ mutants: setup ## SEED=n COUNT=n faults put into the engine one by one: how many
 
 peers: setup ## tests of AMQP clients, whose checkouts are in PEERS=dir, against warren and RabbitMQ
 	@$(BIN)/python -m tests.peers $(PEERS) $(PEERS_ARGS)
+
+MINUTES ?= 60
+torture: setup ## for MINUTES=n: kills, bad disks, frozen nodes, cut links, etcd, Spark, in mixed order
+	@$(BIN)/python -m tests.torture --minutes $(MINUTES) $(TORTURE_ARGS)
+
+audit: $(VENV)/requirements ## the locked requirements against the advisories of known vulnerabilities; needs the network
+	@$(BIN)/pip-audit --require-hashes --disable-pip -r requirements/dev.lock $(AUDIT_ARGS)
 
 SEQUENCES ?= 10000
 differential: setup ## SEQUENCES=n random sequences of AMQP that must do the same on warren and on RabbitMQ

@@ -110,7 +110,7 @@ def decode_record(value: bytes, type: type[_Record]) -> _Record:
     """The record in `value`. Raises NewerFormat, or MetadataDamaged if it is none."""
     try:
         record = msgspec.json.decode(value, type=type)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MetadataDamaged(f"a record of the cluster: {error}") from None
     if record.format > FORMAT:
         raise NewerFormat(

@@ -34,7 +34,10 @@ class BlockBatches:
     def build(self, block: bytes | memoryview) -> Any:
         """The messages of a block as one record batch; ValueError for no block or a damaged one."""
         piece = read_block(block, self._verify)
-        queue_id = int(piece.positions["queue_id"][0]) if len(piece.positions) else 0
+        queue_ids = piece.positions["queue_id"]
+        queue_id = int(queue_ids[0]) if len(queue_ids) else 0
+        if (queue_ids != queue_id).any():
+            raise ValueError("a block of messages is damaged: it is of several queues")
         queue = parts.QueuePart(queue_id, self._queue, -1, 0, np.empty(0, np.int64))
         return self._batches.whole(parts.FilePart(parts.INDEX, "", 0, len(block), (queue,)), piece)
 

@@ -217,9 +217,9 @@ class RecordScan:
             release = decode_release(data, body, end)
             if release is None:
                 return False
-            count: i64 = 0
-            for first, last in release.runs:
-                count += last - first + 1
+            count = record.count_runs(data, end - len(release.runs) * record.RUN_BYTES, end)
+            if count < 0:
+                return False
             self._add_row(base + at, length, kind, 1)
             self._add_settled(count, release.queue_id, release.runs[0][0] if release.runs else 0)
             self._end_settled(release.runs[-1][1] if release.runs else 0)
@@ -249,11 +249,9 @@ class RecordScan:
     ) -> bool:
         if end - body < 8 or end - body != 8 + record.read_u32(data, body + 4) * record.RUN_BYTES:
             return False
-        count: i64 = 0
-        run = body + 8
-        while run < end:
-            count += record.read_u64(data, run + 8) - record.read_u64(data, run) + 1
-            run += record.RUN_BYTES
+        count = record.count_runs(data, body + 8, end)
+        if count < 0:
+            return False
         has_runs = end - body > 8
         self._add_row(offset, length, kind, 1)
         self._add_settled(

@@ -62,7 +62,7 @@ def parse_schedule(text: str) -> Schedule:
     """The schedule in `text`, the JSON value of the parameter. Raises ValueError."""
     try:
         schedule = msgspec.json.decode(text, type=Schedule)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(f"Validation failed\n\n{error}\n") from None
     if bool(schedule.cron) == bool(schedule.interval):
         raise ValueError("Validation failed\n\na schedule has either 'cron' or 'interval'\n")

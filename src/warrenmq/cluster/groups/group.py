@@ -142,7 +142,7 @@ def decode_group(value: bytes) -> Group:
     """The group in a JSON text. Raises MetadataDamaged if it is none."""
     try:
         group = msgspec.json.decode(value, type=Group)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MetadataDamaged(f"the group of a mirrored queue: {error}") from None
     fault = fault_of(group)
     if fault:

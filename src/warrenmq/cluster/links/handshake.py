@@ -150,7 +150,7 @@ class Handshake:
             raise HandshakeError("the other side is no warren node")
         try:
             hello = _DECODER.decode(payload[len(MAGIC) :])
-        except (msgspec.DecodeError, ValueError):
+        except (msgspec.DecodeError, ValueError, RecursionError):
             raise HandshakeError("the other side's introduction is malformed") from None
         self.peer = hello.identity
         fault = self._fault_of(self.peer)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -51,6 +51,9 @@ class _Piece(msgspec.Struct, frozen=True, array_like=True):
     data: bytes
     is_last: bool
     failure: str = ""
+
+
+_Frame = TypeVar("_Frame", _Call, _Piece)
 
 
 class _Asked:
@@ -141,7 +144,7 @@ class NodeCalls:
 
     def take_call(self, node: str, payload: bytes) -> None:
         """Answer a call of `node`. Raises msgspec.DecodeError."""
-        call = msgspec.msgpack.decode(payload, type=_Call)
+        call = _decoded(payload, _Call)
         peer = self._peers[node]
         if self.answerer is None:
             self._send(peer, _Piece(call.number, b"", True, "the node is not ready yet"))
@@ -150,7 +153,7 @@ class NodeCalls:
 
     def take_answer(self, node: str, payload: bytes, now_ms: int) -> None:
         """Take a piece of an answer of `node`. Raises msgspec.DecodeError."""
-        piece = msgspec.msgpack.decode(payload, type=_Piece)
+        piece = _decoded(payload, _Piece)
         asked = self._peers[node].asked
         call = asked.get(piece.number)
         if call is None:
@@ -199,6 +202,13 @@ class NodeCalls:
         # A link that is lost drops it.
         peer.link.send(CONTROL, NODE_ANSWER, msgspec.msgpack.encode(piece))
         self._wake()
+
+
+def _decoded(payload: bytes, type: type[_Frame]) -> _Frame:
+    try:
+        return msgspec.msgpack.decode(payload, type=type)
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise msgspec.DecodeError(str(error)) from None
 
 
 def _too_large(size: int) -> str:

@@ -53,7 +53,7 @@ def read_identity(directory: Path) -> DirectoryIdentity | None:
         raise IdentityError(f"{path}: {error.strerror}") from None
     try:
         identity = msgspec.json.decode(data, type=DirectoryIdentity)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise IdentityError(f"{path} is damaged: {error}") from None
     if identity.format > FORMAT:
         raise IdentityError(f"{path} has format {identity.format}; this warren reads {FORMAT}")

@@ -289,7 +289,7 @@ class Endpoints:
                 error = msgspec.json.decode(text, type=_StreamErrorReply).error
                 return self._named(member, error_of(error.message, error.grpc_code))
             reply = msgspec.json.decode(text, type=_ErrorReply)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             failure = f"{self._url(member)} answers {status}, not as etcd does"
             return EtcdUnavailable(failure, is_outcome_unknown=True)
         return self._named(member, error_of(reply.message, reply.code))

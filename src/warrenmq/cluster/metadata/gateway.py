@@ -218,7 +218,7 @@ class EtcdGateway:
         try:
             # Parsing is lenient because the gateway sends 64-bit numbers as strings.
             return msgspec.json.decode(reply, type=type, strict=False)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             text = f"{path}: the answer is not etcd's: {error}"
             raise EtcdUnavailable(text, is_outcome_unknown=not is_repeatable) from None
 

@@ -177,7 +177,7 @@ class Watch:
         """The result in a line, or the error that it is."""
         try:
             decoded = msgspec.json.decode(line, type=_Line, strict=False)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             self._endpoints.leave_preferred()
             raise EtcdUnavailable(
                 f"a watch has a line that is not etcd's: {error}", False

@@ -258,6 +258,8 @@ class QueueCalls:
         tag = reader.name()
         messages = reader.number()
         size = reader.integer()
+        if number in self._consumers.by_number:
+            raise link_records.MalformedRecordError(f"there is a consumer {number} already")
         queue = self._expect(used)
         if self._awaits_deletion(call, queue):
             return

@@ -12,6 +12,7 @@ settled no more: the other node has taken them back.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from librt.strings import BytesWriter
 from mypy_extensions import i64, mypyc_attr
@@ -23,6 +24,9 @@ from warrenmq.queues.settings import NO_LIMIT
 from warrenmq.store.journal.confirm_run import ConfirmParty, finish_together
 from warrenmq.store.model.message import Message, QueueLedger
 from warrenmq.vocabulary.fail_points import fail_point
+
+# The largest reply code of the protocol, u16.
+_CODE_MAX: Final = 0xFFFF
 
 
 class RemoteParty(ConfirmParty):
@@ -461,6 +465,8 @@ class RemoteSession:
             )
         if kind == link_records.ANSWER:
             code = reader.number()
+            if code > _CODE_MAX:
+                raise link_records.MalformedRecordError(f"an answer has the code {code}")
             is_fatal = reader.octet() != 0
             text = reader.text().decode("utf-8", "replace")
             answer = CallAnswer(code, is_fatal, text, reader.integer(), reader.integer(), None)

@@ -140,10 +140,15 @@ class IndexScan:
         if kind == PLACES:
             return self._take_places(data, start, body, end)
         place: i64 = 0
-        if kind == record.PUBLISH and record.read_u32(data, body) == 1:
+        size: i64 = end - body
+        if (
+            kind == record.PUBLISH
+            and size >= record.ONE_POSITION_BYTES
+            and record.read_u32(data, body) == 1
+        ):
             place = body + 4
-        elif kind == record.PUBLISH_REF:
-            place = end - 21
+        elif kind == record.PUBLISH_REF and size >= record.POSITION_BYTES:
+            place = end - record.POSITION_BYTES
         else:
             self.damaged.append((self._base + start, data[start:end]))
             return True

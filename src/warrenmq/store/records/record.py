@@ -91,6 +91,8 @@ EPOCH: Final = 15
 RETRACT: Final = 18
 
 POSITION_BYTES: Final = 21
+# The largest i64.
+_SEQ_MAX: Final = (1 << 63) - 1
 # Bytes that MOVE and MOVE_REF have in front of the body of a PUBLISH or PUBLISH_REF.
 MOVE_HEAD_BYTES: Final = 12
 RUN_BYTES: Final = 16
@@ -426,6 +428,8 @@ def file_header_is_valid(data: bytes, magic: bytes, store_id: bytes) -> bool:
         return False
     if (i64(read_i32_be(data, 36)) & 0xFFFFFFFF) != crc32c(data[:36]):
         return False
+    if file_header_number(data) < 0:
+        return False
     return not store_id or data[12:28] == store_id
 
 
@@ -539,6 +543,19 @@ def read_runs(data: bytes, start: i64, count: i64) -> Runs:
         runs.append((read_i64_be(data, start), read_i64_be(data, start + 8)))
         start += RUN_BYTES
     return runs
+
+
+def count_runs(data: bytes, start: i64, end: i64) -> i64:
+    """Count the seq ids of the runs in [start, end) of `data`; -1: no such runs can be."""
+    count: i64 = 0
+    while start < end:
+        first = read_i64_be(data, start)
+        last = read_i64_be(data, start + 8)
+        if first < 0 or last < first or last - first >= _SEQ_MAX - count:
+            return -1
+        count += last - first + 1
+        start += RUN_BYTES
+    return count
 
 
 def read_u32(data: bytes, start: i64) -> i64:

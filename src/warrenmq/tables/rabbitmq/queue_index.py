@@ -39,6 +39,8 @@ _SEQ_BITS: Final = (1 << 62) - 1
 
 # Reports damage: path, offset in bytes, reason.
 OnIndexDamage = Callable[[str, int, str], None]
+# The largest time of an array of 64-bit numbers.
+_EXPIRY_MAX: Final = (1 << 63) - 1
 
 
 class Publish(NamedTuple):
@@ -84,7 +86,8 @@ class LiveEntries:
             self.transient += 1
             return
         self.seqs.append(seq)
-        self.expiries.append(publish.expiry)
+        # A time that is damaged may not fit: it is one that never comes.
+        self.expiries.append(min(publish.expiry, _EXPIRY_MAX))
         self.files.append(publish.file)
         self.offsets.append(publish.offset)
         self.lengths.append(publish.length)

@@ -15,7 +15,7 @@ __all__ = ["dist"]
 
 
 def test_the_wheel_brings_a_compiled_broker_that_keeps_messages(dist: Path, tmp_path: Path) -> None:
-    """Also the list of what it depends on has what is installed, with versions and licences."""
+    """Also the list of what it depends on has what is installed, with versions."""
     programs = install(tmp_path / "environment", str(only(dist, "*.whl")))
     drive(programs, tmp_path / "node", __version__, "compiled", has_extras=False)
     write_components(programs / "python", __version__, tmp_path / "components.json")
@@ -26,7 +26,6 @@ def test_the_wheel_brings_a_compiled_broker_that_keeps_messages(dist: Path, tmp_
     found = run(UV, "pip", "freeze", "--python", programs / "python").splitlines()
     packages = {tuple(line.split("==")) for line in found if not line.startswith("warrenmq")}
     assert {(name.lower().replace("_", "-"), version) for name, version in listed} == packages
-    assert [each["name"] for each in document["components"] if "licenses" not in each] == []
 
 
 def test_the_name_of_an_extra_adds_to_what_is_installed(dist: Path, tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def normal(text: str, place: Place) -> str:
     text = re.sub(r"<[^<>@]+@[^<>]+\.\d+\.\d+\.\d+>", "<PID>", text)
     text = re.sub(r"<\d+\.\d+\.\d+>", "<PID>", text)
     text = text.replace(place.node, "NODE").replace(str(place.directory), "DIR")
-    text = re.sub(r"(?<![\d.])\d+\.\d+\.\d+(?![\d.])", "VERSION", text)
+    text = re.sub(r"(?<![\d.])\d+\.\d+\.\d+(?:rc\d+)?(?![\d.])", "VERSION", text)
     text = re.sub(r"127\.0\.0\.1:\d+ -> 127\.0\.0\.1:\d+", "PEER -> HOST", text)
     text = re.sub(rf"\b{place.os_pid}\b", "OS-PID", text)
     return re.sub(rf"\b{place.port}\b", "PORT", text)

@@ -56,7 +56,7 @@ def kept_entries() -> Entries:
 
 
 def as_text(entries: Entries) -> str:
-    """The file's text."""
+    """`entries` as the JSON text that `instructions.json` holds."""
     rows = {
         name: [{"why": entry.why, "counts": entry.counts} for entry in found]
         for name, found in sorted(entries.items())

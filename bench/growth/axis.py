@@ -98,7 +98,7 @@ class Case:
 
 
 class Axis(ABC):
-    """A thing that grows; an instance belongs to one case."""
+    """What grows in a measurement, such as the number of queues. Each measurement makes its own."""
 
     # The word on the command line, and in tables.
     name = ""

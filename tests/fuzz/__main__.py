@@ -89,7 +89,7 @@ def _run(name: str, reader: Reader, corpus: list[bytes], seed: int, seconds: flo
     current = os.open(PLACE / "current", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     end = time.monotonic() + seconds
     number = 0
-    # When the watch for a hang was set last.
+    # Time at which the limit for one input (HANG_S) was last started anew.
     watched = 0.0
     try:
         while (now := time.monotonic()) < end:

@@ -134,7 +134,7 @@ class Campaign:
             self.outcome.accepted += 1
         except self._reader.errors:
             pass
-        except Exception as error:
+        except Exception as error:  # Any undocumented error of a reader is a finding.
             self._find(number, data, repr(error), error)
             return
         for logged in self._crashes.errors[:1]:

@@ -1,6 +1,6 @@
-"""The readers of what other nodes of a cluster send.
+"""What a node reads from other nodes of its cluster, for fuzzing.
 
-A sequence of frames is kept with the length of each (u32) before it.
+An input of several frames has the length of each (u32) in front of it.
 """
 
 from collections.abc import Callable
@@ -50,7 +50,7 @@ from warrenmq.wire.methods import (
     QueuePurge,
 )
 
-# Far enough for every event, so that a node waits for answers that never come.
+# A delay (ms) of what the nodes send each other that outlasts each input: calls get no answer.
 _NEVER_MS = 1 << 30
 SEQUENCE = FrameLayout()
 QUEUES = (b"q", b"other")

@@ -313,7 +313,7 @@ def steps_of(reader: Reader, data: bytes) -> set[Step]:
         reader.read(data)
     except reader.errors:
         pass
-    except Exception as error:
+    except Exception as error:  # Undocumented errors of a reader are shown, not raised.
         print(f"a finding already: {error!r} for {data[:200]!r}")
     finally:
         sys.settrace(None)

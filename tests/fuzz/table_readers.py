@@ -1,4 +1,4 @@
-"""The readers of Spark and of the jobs: blocks of messages, offsets, records, RabbitMQ's files."""
+"""What Spark and the jobs read, for fuzzing: blocks, offsets, records, RabbitMQ's files."""
 
 import json
 import random

@@ -19,7 +19,7 @@ class ReleaseError(Exception):
 
 
 def clean_environment(settings: dict[str, str] | None = None) -> dict[str, str]:
-    """The environment for a step, with the release's tools first on PATH."""
+    """The environment of a build step: without the developer's settings, tools first on PATH."""
     kept = {key: value for key, value in os.environ.items() if key not in _PRIVATE}
     kept["PATH"] = f"{PROGRAMS}{os.pathsep}{kept.get('PATH', os.defpath)}"
     return kept | (settings or {})

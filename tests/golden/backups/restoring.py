@@ -19,7 +19,10 @@ QUEUES = (b"classic", b"lazy")
 
 
 def restored(kind: str, backup: Path, directory: Path) -> dict[str, Any]:
-    """The digests of the messages by queue, after a restore into `directory`/data."""
+    """Restore `backup` into `directory`/data and start a node there.
+
+    Returns a digest of the messages of each queue, by its name.
+    """
     directory.mkdir(exist_ok=True)
     done = warren(*COMMANDS[kind][1], backup, "--data-dir", directory / "data")
     assert done.returncode == 0, done.stderr

@@ -19,6 +19,7 @@ import psutil
 import pytest
 
 from tests.support.command_line import IGNORING_INTERRUPTS
+from warrenmq.spark.local import class_archive
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SPARK_TIMEOUT_S = 600
@@ -65,8 +66,8 @@ class DemoRun:
             "PYTHONDONTWRITEBYTECODE": "1",
             "TMPDIR": str(self.world / "tmp"),
             "HOME": str(self.world / "home"),
-            # Else the demo's Spark finds no archive of its classes, and leaves one behind.
-            "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache")),
+            # Else Spark leaves a process behind that makes the archive of its classes.
+            class_archive.SWITCH: class_archive.OFF,
             "COLUMNS": "200",
         }
         self.process = subprocess.Popen(
@@ -115,11 +116,12 @@ def demo() -> Iterator[DemoRun]:
         yield run
         # A worker ends a moment after the program that it worked for.
         _, left = psutil.wait_procs(run.left_processes(), 20)
+        commands = [process.cmdline() for process in left]
         for process in left:
             process.kill()
         if run.process is not None:
             run.process.wait()
-        assert left == []
+        assert commands == []
         assert run.left_files() == []
 
 

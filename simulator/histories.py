@@ -47,6 +47,7 @@ SCALED_LIMITS: Final[dict[str, tuple[int, ...]]] = {
     "ahead_bytes_max": (1, 300, 2000),
     "kept_bytes_max": (0, 300),
     "release_bytes": (1, 300),
+    "deep_bytes_max": (1, 300, 2000),
 }
 ALARM_LIMITS: Final = ("kept_bytes_max", "release_bytes")
 

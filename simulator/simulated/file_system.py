@@ -243,6 +243,9 @@ class SimulatedFileSystem:
     def will_read(self, path: str, pieces: list[tuple[int, int]]) -> None:
         """Ignored: it changes nothing that a caller can see."""
 
+    def read_cached(self, path: str, pieces: list[tuple[int, int]]) -> None:
+        """See FileSystem: a lane's random order has reads at once, too."""
+
     def read_pieces(self, path: str, pieces: list[tuple[int, int]]) -> list[bytes]:
         """See FileSystem; each piece is a call that may fail."""
         return [self.read(path, offset, size) for offset, size in pieces]

@@ -32,7 +32,7 @@ from warrenmq.broker.flow.alarms import RELEASE_BYTES
 from warrenmq.broker.flow.disk_flow import STOP_BYTES, STORE_STOP_BYTES
 from warrenmq.broker.vhost.sinks.stage import MOVE_SLICE_MESSAGES
 from warrenmq.queues.leveled_queue import LeveledQueue
-from warrenmq.queues.memory.account import AHEAD_BYTES_MAX
+from warrenmq.queues.memory.account import AHEAD_BYTES_MAX, DEEP_BYTES_MAX
 from warrenmq.queues.queue_host import AHEAD_BYTES, LOAD_BYTES
 from warrenmq.server.startup.vhost import open_vhost
 from warrenmq.server.vhost_driver import VhostDriver, finish_job, start_drivers, stop_drivers
@@ -102,6 +102,8 @@ class Limits:
     ahead_bytes: int = AHEAD_BYTES
     # Bytes of content that a queue may have in memory for its consumers while memory is plenty.
     ahead_bytes_max: int = AHEAD_BYTES_MAX
+    # Bytes of content that a default queue has in memory before it pages like a lazy one.
+    deep_bytes_max: int = DEEP_BYTES_MAX
     # Bytes of deferred frames of all connections above which a blocked connection is not read.
     kept_bytes_max: int = KEPT_BYTES_MAX
     # Bytes of deferred frames that one turn handles after the alarm.
@@ -363,6 +365,7 @@ class SimulatedNode:
         broker.disk_flow.stop_bytes = limits.stop_bytes
         broker.disk_flow.store_stop_bytes = limits.store_stop_bytes
         broker.memory_account.ahead_bytes_max = limits.ahead_bytes_max
+        broker.memory_account.deep_bytes_max = limits.deep_bytes_max
         broker.alarms.kept_bytes_max = limits.kept_bytes_max
         broker.alarms.release_bytes = limits.release_bytes
 

@@ -124,6 +124,10 @@ class QueueMachine(RuleBasedStateMachine):
             self.is_publishing = False
             self.expire(number)
 
+    @rule(room=st.sampled_from([0, 200, 2000]))
+    def set_deep_room(self, room: int) -> None:
+        self.host.memory.deep_bytes_max = room
+
     @rule(number=QUEUES, no_ack=st.booleans())
     def get(self, number: int, no_ack: bool) -> None:
         queue = self.queues[number]

@@ -78,6 +78,9 @@ class LimitWatch(NodeParts):
                 and room == limits.ahead_bytes_max
                 and queue.backing.ready.alpha_bytes * 2 >= room
             )
+            found["deep_bytes_max"] = found.get("deep_bytes_max", False) or (
+                queue.backing.memory.is_deep and delta.count > 0
+            )
         blocked = (
             set()
             if broker.alarms.is_on

@@ -68,6 +68,12 @@ class FileSystem(Protocol):
         Each is as `read` would return it; when one cannot be read, the call fails.
         """
 
+    def read_cached(self, path: str, pieces: list[tuple[int, int]]) -> list[bytes] | None:
+        """Read whole pieces, (offset, size), without a wait for the disk; for one thread only.
+
+        None: they are not all in the system's memory, or it cannot tell; `read_pieces` may wait.
+        """
+
     def will_read(self, path: str, pieces: list[tuple[int, int]]) -> None:
         """Let the disk read pieces, (offset, size), ahead: a shorter `read`, but no promise.
 

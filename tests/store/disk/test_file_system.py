@@ -34,6 +34,29 @@ def put(files: FileSystem, path: str, data: bytes) -> None:
     handle.close()
 
 
+def test_cached_reads_are_whole_or_none(local: LocalFileSystem, tmp_path: Path) -> None:
+    if not local_file_system._READ_CACHED:
+        pytest.skip("the system has no RWF_NOWAIT")
+    put(local, "a", bytes(range(256)) * 64)
+    assert local.read_cached("a", [(0, 4), (10_000, 300), (16_384 - 1, 1)]) == [
+        b"\0\1\2\3",
+        (bytes(range(256)) * 64)[10_000:10_300],
+        b"\xff",
+    ]
+    assert local.read_cached("a", [(0, 4), (16_384 - 1, 2)]) is None
+    assert local.read_cached("b", [(0, 4)]) is None
+    with pytest.raises(ValueError, match="no path below the root"):
+        local.read_cached("../a", [(0, 4)])
+    descriptor = os.open(tmp_path / "a", os.O_RDWR)
+    os.fsync(descriptor)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(descriptor)
+    # A file system in memory keeps it.
+    assert local.read_cached("a", [(0, 4)]) in (None, [b"\0\1\2\3"])
+    assert local.read("a", 0, 4) == b"\0\1\2\3"
+    assert local.read_cached("a", [(0, 4)]) == [b"\0\1\2\3"]
+
+
 def test_what_is_written_is_read(files: FileSystem) -> None:
     handle = files.create("a")
     handle.write(0, [b"one", b"", b"two"])

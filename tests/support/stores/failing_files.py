@@ -121,6 +121,9 @@ class FailingFiles:
     def read_pieces(self, path: str, pieces: list[tuple[int, int]]) -> list[bytes]:
         return self.call("read", lambda: self.inner.read_pieces(path, pieces))
 
+    def read_cached(self, path: str, pieces: list[tuple[int, int]]) -> None:
+        """Nothing: every read goes through `read_pieces`, and may fail there."""
+
     def size(self, path: str) -> int:
         return self.call("size", lambda: self.inner.size(path))
 

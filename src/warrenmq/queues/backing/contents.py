@@ -51,7 +51,7 @@ class QueueContents(TurnShare):
         self.demand: HeadDemand = demand
         self.counters: QueueCounters = QueueCounters()
         self.memory: QueueMemory = QueueMemory(
-            host, self.ready, self.unacked, self.counters, self, is_lazy
+            host, ledger, self.ready, self.unacked, self.counters, self, is_lazy
         )
         self.loader: Loader = Loader(ledger, self.store, host.memory.transit)
         # Receives every change of the messages, for a mirror; None: no mirror.

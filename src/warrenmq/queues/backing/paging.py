@@ -13,7 +13,9 @@ A default queue pages while more of its messages are in memory, unacked ones inc
 2. when the middle holds `page_batch` more than `permitted_beta_count`, the surplus goes to delta:
    first the youngest of q3, all but its oldest message (C7), then the oldest of q2 (S66).
 
-A lazy queue moves all messages to delta except those that a consumer will want next.
+A lazy queue moves all messages to delta except those that a consumer will want next. So does a deep
+one, which is a default queue with more content than its room (`MemoryAccount.deep_room`), but it
+keeps the oldest messages that fit into half of that room, whether it has consumers or not.
 
 The index takes positions in ascending order only: to index one position, all older ones are indexed
 too, unacked ones included. A position that is not sealed (PENDING), or whose content is not on disk
@@ -23,7 +25,7 @@ yet, cannot move: the slice stops there and resumes after the next seal or commi
 from mypy_extensions import i64
 
 from warrenmq.queues.backing.contents import QueueContents
-from warrenmq.queues.backing.read_ahead import kept_count
+from warrenmq.queues.backing.read_ahead import deep_count, kept_count
 from warrenmq.queues.backing.variable_queue import UNLIMITED
 from warrenmq.queues.entry import ALPHA, BETA, GAMMA, Entry
 from warrenmq.queues.turn import DONE, MORE, WAIT_FOR_DISK, WAIT_FOR_SEAL, WRITE_STEPS
@@ -54,9 +56,12 @@ def page_slice(contents: QueueContents, progress: Progress) -> i64:
     step = PageStep(contents, progress, steps)
     memory = contents.memory
     if memory.is_lazy:
-        step.page_lazy()
-    elif memory.target_ram_count < UNLIMITED:
-        step.reduce()
+        step.page_lazy(kept_count(contents))
+    else:
+        if memory.is_deep:
+            step.page_lazy(max(kept_count(contents), deep_count(contents)))
+        if memory.target_ram_count < UNLIMITED:
+            step.reduce()
     contents.steps_used += steps - step.steps_left
     return step.outcome()
 
@@ -313,16 +318,15 @@ class PageStep:
             surplus -= 1
         progress.push_left = (progress.push_left - (begun - surplus)) % batch if self.is_cut else 0
 
-    # -- a lazy queue ------------------------------------------------------------------------------
+    # -- a lazy queue, and a deep one --------------------------------------------------------------
 
-    def page_lazy(self) -> None:
-        """Run one slice for a lazy queue."""
+    def page_lazy(self, keep: i64) -> None:
+        """Run one slice for a lazy or deep queue, which keeps its `keep` oldest messages."""
         contents = self.contents
         ready = contents.ready
         excess = contents.memory.ram_count - contents.memory.target_ram_count
-        if excess > 0:
+        if excess > 0 and contents.memory.is_lazy:
             self._drop_unacked(excess)
-        keep = kept_count(contents)
         if ready.delta.count == 0 and ready.q3.count == 0:
             if ready.q4.count <= keep:
                 return
@@ -344,7 +348,7 @@ class PageStep:
     # -- to delta ----------------------------------------------------------------------------------
 
     def _push_old(self, surplus: i64, keep: i64) -> i64:
-        """Push the youngest of q3 (in a lazy queue then of q4) except the `keep` oldest.
+        """Push the youngest of q3 (if lazy or deep then of q4) except the `keep` oldest.
 
         Returns the rest of `surplus`.
         """
@@ -353,12 +357,9 @@ class PageStep:
         if contents.loader.is_reading_ahead:
             # Delta must keep the start from which the current load reads.
             return surplus
-        while (
-            surplus > 0
-            and ready.old_count > keep
-            and (ready.q3.count > 0 or contents.memory.is_lazy)
-        ):
-            if ready.q3.count == 1 and not contents.memory.is_lazy:
+        takes_all = contents.memory.is_lazy or contents.memory.is_deep
+        while surplus > 0 and ready.old_count > keep and (ready.q3.count > 0 or takes_all):
+            if ready.q3.count == 1 and not takes_all:
                 break
             entry = ready.q3.last() if ready.q3.count > 0 else ready.q4.last()
             if entry.journal_state != INDEXED and not self.index(entry.seq + 1):

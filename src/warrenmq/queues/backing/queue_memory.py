@@ -7,15 +7,21 @@ a queue that does nothing is in no list (W16).
 
 from __future__ import annotations
 
+from typing import Final
+
 from mypy_extensions import i64
 
 from warrenmq.queues.backing.queue_counters import QueueCounters
 from warrenmq.queues.backing.unacked_account import UnackedAccount
 from warrenmq.queues.backing.variable_queue import UNLIMITED, VariableQueue
+from warrenmq.queues.entry import EntryLedger
 from warrenmq.queues.memory.account import FOREVER_S, MemoryUser
 from warrenmq.queues.memory.rates import Rates
 from warrenmq.queues.queue_host import QueueHost
 from warrenmq.queues.turn import TurnShare
+
+# A queue with more than one transient message in this many does not become deep.
+TRANSIENT_SHARE: Final = 8
 
 
 class QueueMemory(MemoryUser):
@@ -27,6 +33,7 @@ class QueueMemory(MemoryUser):
     def __init__(
         self,
         host: QueueHost,
+        ledger: EntryLedger,
         ready: VariableQueue,
         out: UnackedAccount,
         counters: QueueCounters,
@@ -38,9 +45,13 @@ class QueueMemory(MemoryUser):
         # Messages whose content may stay in memory; paging drops the content of the others.
         self.target_ram_count: i64 = UNLIMITED
         self.is_lazy: bool = is_lazy
-        # Paging must run for this queue: it is lazy, or has a target.
+        # A default queue with so much content in memory that it pages like a lazy one; it keeps the
+        # oldest messages, for those who will want them soon.
+        self.is_deep: bool = False
+        # Paging must run for this queue: it is lazy or deep, or has a target.
         self.pages: bool = is_lazy
         self._host: QueueHost = host
+        self._ledger: EntryLedger = ledger
         self._ready: VariableQueue = ready
         self._out: UnackedAccount = out
         self._counters: QueueCounters = counters
@@ -70,6 +81,7 @@ class QueueMemory(MemoryUser):
         The queue pages or loads its messages in slices, over several turns.
         """
         self.is_lazy = is_lazy
+        self.is_deep = False
         self._update_paging()
 
     def set_target(self, target_ram_count: i64) -> None:
@@ -80,13 +92,37 @@ class QueueMemory(MemoryUser):
     def expect_paging(self) -> None:
         """Ask for a turn if there is anything to page; for a queue that `pages`."""
         share = self._share
-        if share is not None and (self.is_lazy or self.ram_count > self.target_ram_count):
+        if share is not None and (
+            self.is_lazy or self.is_deep or self.ram_count > self.target_ram_count
+        ):
             share.ask_for_turn()
 
     def _update_paging(self) -> None:
-        self.pages = self.is_lazy or self.target_ram_count < UNLIMITED
+        self.pages = self.is_lazy or self.is_deep or self.target_ram_count < UNLIMITED
         if self.pages:
             self.expect_paging()
+
+    def _measure_depth(self) -> None:
+        """Begin to be deep with more than the room in memory; end with half of it and no delta.
+
+        The bytes of a persistent message are on disk anyway, so a page costs an entry of an index.
+        A transient one would have to be written, so a queue of these stays in memory as long as the
+        node has memory.
+        """
+        ready = self._ready
+        ledger = self._ledger
+        room = self.account.deep_room()
+        if self.is_deep:
+            is_deep = ready.delta.count > 0 or ready.alpha_bytes > room // 2
+        else:
+            is_deep = (
+                ready.alpha_bytes > room
+                and ledger.is_durable
+                and ledger.transient_count * TRANSIENT_SHARE <= ready.count
+            )
+        if is_deep != self.is_deep:
+            self.is_deep = is_deep
+            self._update_paging()
 
     # -- telling -----------------------------------------------------------------------------------
 
@@ -118,6 +154,8 @@ class QueueMemory(MemoryUser):
             self.account.end(self)
             return
         self.update(self.current_bytes())
+        if not self.is_lazy:
+            self._measure_depth()
 
     def sample_rates(self, now_ms: i64) -> None:
         counters = self._counters

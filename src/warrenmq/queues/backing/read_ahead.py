@@ -71,6 +71,10 @@ def read_ahead_of_consumers(contents: QueueContents, is_wanted: bool) -> i64:
     near: i64 = 0
     near_bytes: i64 = 0
     end: i64 = min(batch, ready.old_count)
+    if ready.old_count == ready.entry_count == ready.ram_count and ready.alpha_bytes < room:
+        # These are all that is in memory, contents as well, so the account has their bytes.
+        near = end
+        near_bytes = ready.alpha_bytes
     while near < end and near_bytes < room:
         entry = ready.at(near)
         if entry.form != ALPHA:
@@ -122,6 +126,13 @@ def kept_count(contents: QueueContents) -> i64:
     if ready.alpha_bytes <= room:
         return limit
     return _count_within(ready, min(limit, ready.old_count), room)
+
+
+def deep_count(contents: QueueContents) -> i64:
+    """The number of oldest messages that a deep queue keeps: half of its room at the mean size."""
+    ready = contents.ready
+    room = contents.host.memory.deep_room() // 2
+    return room * ready.ram_count // max(ready.alpha_bytes, 1)
 
 
 def _count_within(ready: VariableQueue, limit: i64, room: i64) -> i64:

@@ -198,11 +198,16 @@ class VariableQueue:
 
     def at(self, index: i64) -> Entry:
         """The entry that is `index` places behind the oldest one in memory."""
-        for part in (self.q4, self.q3, self.q2):
-            if index < part.count:
-                return part.at(index)
-            index -= part.count
-        return self.q1.at(index)
+        # Without a loop over the parts, which would make a tuple for each entry.
+        if index < self.q4.count:
+            return self.q4.at(index)
+        index -= self.q4.count
+        if index < self.q3.count:
+            return self.q3.at(index)
+        index -= self.q3.count
+        if index < self.q2.count:
+            return self.q2.at(index)
+        return self.q1.at(index - self.q2.count)
 
     def is_on_disk(self, from_seq: i64) -> bool:
         """Whether the oldest ready message with a seq id >= `from_seq` is in delta."""

@@ -26,8 +26,12 @@ NO_LIMIT_BYTES: Final = 1 << 62
 # Content (bytes) that a queue may keep in memory for its consumers while memory is plenty: more
 # than a disk needs that reads while they work.
 AHEAD_BYTES_MAX: Final = 4194304
-# One part in this many of `page_above` is for content that all active queues keep for consumers.
+# One part in this many of `page_above` is for content that all active queues keep for consumers,
+# and one for what default queues keep before they page like lazy ones.
 AHEAD_SHARE: Final = 4
+# Content (bytes) that a default queue keeps in memory while it has neither of these bounds: more
+# than consumers take in a tenth of a second, so that those who nearly keep up never read a disk.
+DEEP_BYTES_MAX: Final = 67108864
 
 
 class MemoryAccount:
@@ -36,6 +40,7 @@ class MemoryAccount:
     def __init__(self, wake: Callable[[], None]) -> None:
         self.ram_bytes: i64 = 0
         self.ahead_bytes_max: i64 = AHEAD_BYTES_MAX
+        self.deep_bytes_max: i64 = DEEP_BYTES_MAX
         # Bytes of messages that no client can have yet: bodies that are arriving, uncommitted
         # publishes, kept frames.
         self.unfinished_bytes: i64 = 0
@@ -54,9 +59,14 @@ class MemoryAccount:
 
     def ahead_room(self) -> i64:
         """Bytes of content that each queue may keep for consumers, beside what stays anyway."""
-        return min(
-            self.page_above // (AHEAD_SHARE * max(len(self.active), 1)), self.ahead_bytes_max
-        )
+        return min(self._share(), self.ahead_bytes_max)
+
+    def deep_room(self) -> i64:
+        """Bytes of content in memory from which on a default queue pages like a lazy one."""
+        return min(max(self._share(), self.ahead_bytes_max), self.deep_bytes_max)
+
+    def _share(self) -> i64:
+        return self.page_above // (AHEAD_SHARE * max(len(self.active), 1))
 
     def activate(self, user: "MemoryUser", ram_bytes: i64) -> None:
         """Count `user`, which held `ram_bytes` while idle, as active, as it has something to do."""

@@ -99,6 +99,20 @@ class JobRunner:
             if self._reserve is not None:
                 self._reserve.on_error(error)
 
+    def run_cached(self, job: ReadRanges) -> bool:
+        """Run a read if the system has all of it in memory; False: it must `run`, and may wait."""
+        results: list[bytes | None] = []
+        for path, ranges in groupby(job.ranges, itemgetter(0)):
+            pieces = [(int(offset), int(size)) for _, offset, size in ranges]
+            found = self._files.read_cached(path, pieces)
+            if found is None:
+                return False
+            results += found
+        job.error = None
+        job.is_missing = False
+        job.results = results
+        return True
+
     def close(self) -> None:
         """Close the segment files that are kept open."""
         self._appends.close_all()

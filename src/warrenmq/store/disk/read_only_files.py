@@ -98,6 +98,9 @@ class ReadOnlyFiles:
         """See FileSystem."""
         return [self.read(path, offset, size) for offset, size in pieces]
 
+    def read_cached(self, path: str, pieces: list[tuple[int, int]]) -> None:
+        """See FileSystem: a tool has a thread to wait with."""
+
     def size(self, path: str) -> int:
         """See FileSystem."""
         content = self._contents.get(path)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.awaiting import eventually
 from tests.support.brokers.node_thread import NodeThread
+from tests.support.cached_reads import need_cached_reads
 from warrenmq.server import node_vhosts
 from warrenmq.store.disk import local_file_system
 from warrenmq.store.jobs.job import ReadRanges, StoreJob
@@ -67,8 +68,7 @@ def reads(thread: NodeThread, monkeypatch: pytest.MonkeyPatch) -> Reads:
 
 
 def test_a_read_from_the_page_cache_needs_no_thread(reads: Reads, tmp_path: Path) -> None:
-    if not local_file_system._READ_CACHED:
-        pytest.skip("the system has no RWF_NOWAIT")
+    need_cached_reads(tmp_path)
     job = Read("checkpoint", 20)
     assert reads.submit(job) == [False]
     (checkpoint,) = (tmp_path / "data").rglob("checkpoint")
@@ -88,11 +88,10 @@ def test_a_thread_reads_what_cannot_be_read_at_once(
 
 
 def test_a_turn_reads_a_bounded_number_of_bytes(
-    reads: Reads, monkeypatch: pytest.MonkeyPatch
+    reads: Reads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the loop would copy as long as there are queues with consumers."""
-    if not local_file_system._READ_CACHED:
-        pytest.skip("the system has no RWF_NOWAIT")
+    need_cached_reads(tmp_path)
     monkeypatch.setattr(node_vhosts, "_CACHED_BYTES", 50)
     jobs = [Read("checkpoint", 20) for _ in range(4)]
     assert reads.submit(*jobs) == [False, False, True, True]

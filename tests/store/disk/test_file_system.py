@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from simulator.simulated.file_system import SimulatedFileSystem
+from tests.support.cached_reads import need_cached_reads
 from warrenmq.store.disk import local_file_system
 from warrenmq.store.disk.files import put_whole, read_whole
 from warrenmq.store.disk.local_file_system import LocalFileSystem
@@ -35,8 +36,7 @@ def put(files: FileSystem, path: str, data: bytes) -> None:
 
 
 def test_cached_reads_are_whole_or_none(local: LocalFileSystem, tmp_path: Path) -> None:
-    if not local_file_system._READ_CACHED:
-        pytest.skip("the system has no RWF_NOWAIT")
+    need_cached_reads(tmp_path)
     put(local, "a", bytes(range(256)) * 64)
     assert local.read_cached("a", [(0, 4), (10_000, 300), (16_384 - 1, 1)]) == [
         b"\0\1\2\3",

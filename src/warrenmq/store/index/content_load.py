@@ -73,9 +73,8 @@ class ContentLoad(WaitingLoad):
         self.done: LoadDone = done
         # Positions that the read or search under way is for.
         self._asked: list[Position] = []
-        # For each of `_asked` the range that has its record, and the record's place in the range.
+        # For each of `_asked` the range that has its record.
         self._range_numbers: list[int] = []
-        self._starts: list[int] = []
         # The last range, of a journal file, which may grow: its number, offset and size in bytes.
         self._log_number: i64 = -1
         self._log_offset: i64 = 0
@@ -103,7 +102,6 @@ class ContentLoad(WaitingLoad):
         ranges: list[tuple[str, i64, i64]] = []
         self._asked = []
         self._range_numbers = []
-        self._starts = []
         self._log_number = -1
         for position in self.positions:
             if position.has_content or _is_given_up(position):
@@ -134,17 +132,16 @@ class ContentLoad(WaitingLoad):
                 ranges.append(
                     (contents.path_of(content.file), content.offset, content.stored_bytes)
                 )
-            self._ask(position, len(ranges) - 1, 0)
+            self._ask(position, len(ranges) - 1)
         self._end_log(ranges)
         if len(ranges) > 0:
             self.files.jobs.submit(_Read(self, ranges))
         else:
             self._search()
 
-    def _ask(self, position: Position, range_number: i64, start: i64) -> None:
+    def _ask(self, position: Position, range_number: i64) -> None:
         self._asked.append(position)
         self._range_numbers.append(range_number)
-        self._starts.append(start)
 
     def _ask_log(self, position: Position, ranges: list[tuple[str, i64, i64]]) -> None:
         """Ask for a record in a journal file, together with the one before it if that is near."""
@@ -163,10 +160,9 @@ class ContentLoad(WaitingLoad):
             self._log_number = number
             self._log_offset = offset
             self._log_bytes = 0
-            start = 0
         self._log_bytes = max(self._log_bytes, end - self._log_offset)
         # The range is added when it is complete.
-        self._ask(position, len(ranges), start)
+        self._ask(position, len(ranges))
 
     def _end_log(self, ranges: list[tuple[str, i64, i64]]) -> None:
         if self._log_number >= 0:
@@ -191,10 +187,17 @@ class ContentLoad(WaitingLoad):
         queue_id = self.ledger.queue_id
         log_number: i64 = -1
         seed: int = 0
+        taken: i64 = -1
+        data: bytes | None = None
+        range_offset: i64 = 0
         for index in range(len(self._asked)):
             position = self._asked[index]
-            range_number = self._range_numbers[index]
-            data = job.results[range_number] if range_number < len(job.results) else None
+            range_number: i64 = self._range_numbers[index]
+            if range_number != taken:
+                # Most ranges have the records of many positions.
+                taken = range_number
+                data = job.results[taken] if taken < len(job.results) else None
+                range_offset = job.ranges[taken][1]
             if _is_given_up(position):
                 continue
             if data is None:
@@ -204,7 +207,8 @@ class ContentLoad(WaitingLoad):
                 if number != log_number:
                     log_number = number
                     seed = crc_seed(store_id, number)
-                message = message_at(data, self._starts[index], seed, queue_id, position.seq)
+                start = offset_of(position.place) - range_offset
+                message = message_at(data, start, seed, queue_id, position.seq)
                 if message is None:
                     self._misplaced.append(position)
                 else:

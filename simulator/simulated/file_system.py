@@ -122,6 +122,10 @@ class SimulatedFileHandle:
         """Make every write to the file durable."""
         self._system.sync(self._path, self.file)
 
+    def descriptor(self) -> int:
+        """The machine knows no such file."""
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
     def write_back(self, offset: int, length: int) -> None:
         """Start to write pages to disk; may fail, and makes nothing durable."""
         self._system.step("write_back", self._path)

@@ -63,6 +63,7 @@ from warrenmq.server.startup.load_definitions import DefinitionsNotLoaded, load_
 from warrenmq.server.startup.startup import OpenedData, open_data_directory
 from warrenmq.server.vhost_driver import VhostDriver, start_drivers, stop_drivers
 from warrenmq.store.disk.flusher import Flusher, FlushJob, is_kept_up
+from warrenmq.store.disk.kernel_syncs import KernelSyncs
 from warrenmq.store.disk.line_limit import LineLimit
 from warrenmq.store.disk.workers import Workers
 from warrenmq.store.jobs.job import StoreJob
@@ -158,6 +159,8 @@ class Node:
         self.admin.cluster = self.cluster
         self._data: OpenedData | None = None
         self._flusher: Flusher | None = None
+        # None where the system has none.
+        self._kernel_syncs: KernelSyncs | None = None
         self._workers: Workers | None = None
         self._vhosts: NodeVhosts | None = None
         self.lines = LineLimit()
@@ -194,7 +197,10 @@ class Node:
         self.admin.recover(
             self._data.definitions.reader_groups, self._data.definitions.group_members
         )
-        self._flusher = Flusher(self._on_flushed_in_thread)
+        self._kernel_syncs = _open_kernel_syncs()
+        self._flusher = Flusher(self._on_flushed_in_thread, self._kernel_syncs)
+        if self._kernel_syncs is not None:
+            self.loop.add_reader(self._kernel_syncs.event, self._on_synced)
         self._workers = Workers(self._on_job_in_thread)
         self._vhosts = NodeVhosts(
             self,
@@ -316,6 +322,9 @@ class Node:
             await self._cluster.stop()
         await self._run_steps(stop_drivers(self._drivers(), self.clock.now_ms))
         self._flusher.stop()
+        if self._kernel_syncs is not None:
+            self.loop.remove_reader(self._kernel_syncs.event)
+            self._kernel_syncs.close()
         await self.loop.run_in_executor(None, self._workers.stop)
         for vhost in self.broker.vhosts.values():
             vhost.losses.report_all()
@@ -384,7 +393,7 @@ class Node:
     # -- the shell of the drivers ------------------------------------------------------------------
 
     def submit_flush(self, driver: VhostDriver, job: FlushJob) -> None:
-        """Submit the job to the flusher's thread."""
+        """Submit the job to the flusher."""
         assert self._flusher is not None
         self._flusher.submit(job)
 
@@ -423,6 +432,12 @@ class Node:
 
     def _on_flushed_in_thread(self, job: FlushJob) -> None:
         self.loop.call_soon_threadsafe(self._on_flushed, job)
+
+    def _on_synced(self) -> None:
+        assert self._flusher is not None
+        job = self._flusher.end_sync()
+        if job is not None:
+            self._on_flushed(job)
 
     def _on_flushed(self, job: FlushJob) -> None:
         assert self._vhosts is not None
@@ -483,6 +498,14 @@ def _open_cluster(
             f"a node of a cluster needs pip install 'warrenmq[cluster]' ({error})"
         ) from None
     return open_cluster(config, loop, broker, now_ms, wake, read_buffer)
+
+
+def _open_kernel_syncs() -> KernelSyncs | None:
+    try:
+        return KernelSyncs()
+    except OSError as error:
+        logger.info("the flusher's thread does all syncs: %s", error)
+        return None
 
 
 def _raise_descriptor_limit() -> None:

@@ -31,6 +31,9 @@ class FileHandle(Protocol):
     def sync(self) -> None:
         """Sync the file's size and all bytes written to it, by any handle."""
 
+    def descriptor(self) -> int:
+        """The system's number of the open file; OSError where the system does not know the file."""
+
     def write_back(self, offset: int, length: int) -> None:
         """Have the disk write these bytes and wait: a shorter next sync, but no promise."""
 

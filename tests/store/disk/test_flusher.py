@@ -1,79 +1,25 @@
 """The flusher on real files, with a disk on which chosen calls fail."""
 
 import errno
-import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.awaiting import eventually
-from tests.support.stores.dict_disk.disk import DictDisk
-from tests.support.stores.dict_disk.journal_driver import JournalDriver
-from tests.support.stores.failing_files import DONE, IN_PART, FailingFiles
+from tests.support.stores.failing_files import DONE, IN_PART
+from tests.support.stores.flushed_disk import FlushedDisk
 from warrenmq.store.contents.file import ContentFile
 from warrenmq.store.contents.store import ContentWrite
 from warrenmq.store.disk import flusher
-from warrenmq.store.disk.files import JOURNAL_DIRECTORY
-from warrenmq.store.disk.flusher import BatchFlusher, Flusher, FlushJob
-from warrenmq.store.disk.local_file_system import LocalFileSystem
+from warrenmq.store.disk.flusher import BatchFlusher, FlushJob
 from warrenmq.store.disk.space_reserve import SpaceReserve, is_want_of_space
 from warrenmq.store.journal.batch import Batch
 from warrenmq.store.journal.change_sets import RETRY_MS, ChangeSet, DefinitionsError
 from warrenmq.store.journal.moves import Move
 from warrenmq.store.journal.window import files_to_retire
 from warrenmq.store.model.message import Message, MovedMessage, Position, QueueLedger
-
-
-class Disk:
-    """A journal whose batches a flusher writes to files."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path / JOURNAL_DIRECTORY
-        self.path.mkdir()
-        self.contents = path / "contents"
-        self.contents.mkdir()
-        self.local = LocalFileSystem(path)
-        self.faults = FailingFiles(self.local)
-        self.batch_flusher = BatchFlusher(self.faults)
-        self.done: queue.SimpleQueue[FlushJob] = queue.SimpleQueue()
-        self.flusher = Flusher(self.done.put)
-        self.driver = JournalDriver(2000)
-        self.apply: Callable[[list[object]], None] = lambda changes: None
-
-    def commit(self, *content_writes: ContentWrite) -> Exception | None:
-        """Run a group commit, inform the oracle, and return the error of the commit."""
-        driver = self.driver
-        driver.seal()
-        flight = driver.in_flight
-        assert flight is not None
-        flight.batch.content_writes = list(content_writes)
-        self.flusher.submit(FlushJob(driver.journal, flight.batch, self.batch_flusher, self.apply))
-        job = self.done.get(timeout=20)
-        # The journal's content store never had these contents, but would look for them.
-        flight.batch.content_writes = []
-        driver.land(job.error is None)
-        driver.check_recovery(self.files())
-        return job.error
-
-    def crash(self) -> None:
-        """Restart from the files on disk."""
-        self.driver.files = DictDisk(self.files())
-        self.driver.crash()
-
-    def files(self) -> dict[int, bytes]:
-        """The journal files on disk, as recovery reads them."""
-        found = {int(path.stem): path.read_bytes() for path in self.path.iterdir()}
-        return {number: data for number, data in found.items() if len(data) >= 40}
-
-    def numbers(self) -> list[int]:
-        """The numbers of the journal files on disk."""
-        return sorted(int(path.stem) for path in self.path.iterdir())
-
-    def content_files(self) -> dict[str, bytes]:
-        """The content files on disk."""
-        return {path.name: path.read_bytes() for path in sorted(self.contents.iterdir())}
 
 
 def content_write(number: int, offset: int, parts: list[bytes], is_new: bool) -> ContentWrite:
@@ -84,16 +30,13 @@ def content_write(number: int, offset: int, parts: list[bytes], is_new: bool) ->
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Disk]:
-    disk = Disk(tmp_path)
+def disk(tmp_path: Path) -> Iterator[FlushedDisk]:
+    disk = FlushedDisk(tmp_path)
     yield disk
-    disk.flusher.stop()
-    disk.batch_flusher.close()
-    assert disk.faults.open_handles == set()
-    disk.local.release()
+    disk.close()
 
 
-def test_what_is_written_is_what_was_sealed(disk: Disk) -> None:
+def test_what_is_written_is_what_was_sealed(disk: FlushedDisk) -> None:
     for size in (0, 1, 5000, 100_000):
         disk.driver.publish(size, [1, 2])
         assert disk.commit() is None
@@ -104,7 +47,7 @@ def test_what_is_written_is_what_was_sealed(disk: Disk) -> None:
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG])
 @pytest.mark.parametrize("call", ["create", "write", "sync"])
 def test_a_failing_call_fails_the_batch_and_the_next_one_succeeds(
-    disk: Disk, call: str, number: int
+    disk: FlushedDisk, call: str, number: int
 ) -> None:
     for _ in range(3):
         disk.driver.publish(300, [1, 2])
@@ -126,7 +69,7 @@ def test_a_failing_call_fails_the_batch_and_the_next_one_succeeds(
     disk.crash()
 
 
-def test_a_write_that_fails_half_way(disk: Disk) -> None:
+def test_a_write_that_fails_half_way(disk: FlushedDisk) -> None:
     disk.driver.publish(100, [1])
     assert disk.commit() is None
     for _ in range(5):
@@ -143,7 +86,7 @@ def test_a_write_that_fails_half_way(disk: Disk) -> None:
     assert disk.driver.live == {}
 
 
-def test_failures_do_not_leave_files_behind(disk: Disk) -> None:
+def test_failures_do_not_leave_files_behind(disk: FlushedDisk) -> None:
     disk.driver.publish(10, [1])
     assert disk.commit() is None
     for _ in range(30):
@@ -157,7 +100,7 @@ def test_failures_do_not_leave_files_behind(disk: Disk) -> None:
     assert len(disk.numbers()) == 2
 
 
-def test_a_file_that_is_in_the_way_is_not_touched(disk: Disk) -> None:
+def test_a_file_that_is_in_the_way_is_not_touched(disk: FlushedDisk) -> None:
     for number in (1, 2):
         (disk.path / f"{number}.wal").write_bytes(b"somebody's")
     for _ in range(2):
@@ -169,7 +112,7 @@ def test_a_file_that_is_in_the_way_is_not_touched(disk: Disk) -> None:
         assert (disk.path / f"{number}.wal").read_bytes() == b"somebody's"
 
 
-def test_an_error_of_close_is_survived(disk: Disk) -> None:
+def test_an_error_of_close_is_survived(disk: FlushedDisk) -> None:
     for call in ("write", "sync"):
         disk.driver.publish(10, [1])
         disk.faults.fail("close", errno.EIO)
@@ -182,7 +125,7 @@ def test_an_error_of_close_is_survived(disk: Disk) -> None:
 class Definitions:
     """A store of definitions that refuses chosen changes and records each call."""
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: FlushedDisk) -> None:
         self.stored: list[object] = []
         self.calls: list[list[object]] = []
         self.refused: set[object] = set()
@@ -213,11 +156,13 @@ class Definitions:
 
 
 @pytest.fixture
-def definitions(disk: Disk) -> Definitions:
+def definitions(disk: FlushedDisk) -> Definitions:
     return Definitions(disk)
 
 
-def test_one_that_cannot_be_stored_is_refused_alone(disk: Disk, definitions: Definitions) -> None:
+def test_one_that_cannot_be_stored_is_refused_alone(
+    disk: FlushedDisk, definitions: Definitions
+) -> None:
     kept = disk.driver.publish(10, [1])[0]
     assert disk.commit() is None
     disk.driver.settle(kept)
@@ -239,7 +184,7 @@ def test_one_that_cannot_be_stored_is_refused_alone(disk: Disk, definitions: Def
 
 @pytest.mark.parametrize("is_same_batch", [True, False])
 def test_one_that_needs_a_refused_one_is_refused_too(
-    disk: Disk, definitions: Definitions, is_same_batch: bool
+    disk: FlushedDisk, definitions: Definitions, is_same_batch: bool
 ) -> None:
     definitions.refused = {"exchange"}
     needed = definitions.add("exchange")
@@ -261,7 +206,7 @@ def test_one_that_needs_a_refused_one_is_refused_too(
 
 
 def test_what_has_happened_is_kept_and_tried_again_in_order(
-    disk: Disk, definitions: Definitions
+    disk: FlushedDisk, definitions: Definitions
 ) -> None:
     line = disk.driver.journal.definitions
     definitions.refused = {"gone"}
@@ -297,7 +242,7 @@ def test_what_has_happened_is_kept_and_tried_again_in_order(
 
 
 def test_nothing_is_tried_one_by_one_while_somebody_has_the_definitions_locked(
-    disk: Disk, definitions: Definitions
+    disk: FlushedDisk, definitions: Definitions
 ) -> None:
     definitions.error = DefinitionsError("locked", is_locked=True)
     definitions.refused = {"a"}
@@ -314,7 +259,7 @@ def test_nothing_is_tried_one_by_one_while_somebody_has_the_definitions_locked(
 
 @pytest.mark.parametrize("is_kept", [False, True])
 def test_definitions_without_room_open_the_reserve(
-    disk: Disk, definitions: Definitions, is_kept: bool
+    disk: FlushedDisk, definitions: Definitions, is_kept: bool
 ) -> None:
     opened: list[Exception] = []
 
@@ -334,7 +279,7 @@ def test_definitions_without_room_open_the_reserve(
 
 
 def test_definitions_are_stored_before_anything_is_written(
-    disk: Disk, definitions: Definitions
+    disk: FlushedDisk, definitions: Definitions
 ) -> None:
     definitions.add("a")
     disk.driver.publish(10, [1])
@@ -347,7 +292,7 @@ def test_definitions_are_stored_before_anything_is_written(
 # -- large contents --------------------------------------------------------------------------------
 
 
-def test_contents_are_durable_before_the_journal_is_written(disk: Disk) -> None:
+def test_contents_are_durable_before_the_journal_is_written(disk: FlushedDisk) -> None:
     disk.driver.publish(10, [1])
     assert disk.commit(content_write(0, 0, [b"head", b"first"], True)) is None
     calls = disk.faults.calls
@@ -383,14 +328,14 @@ def test_contents_are_durable_before_the_journal_is_written(disk: Disk) -> None:
     assert disk.content_files() == {"0.rdq": b"headfirstsecond!third", "1.rdq": b"new"}
 
 
-def test_contents_alone_are_a_batch(disk: Disk) -> None:
+def test_contents_alone_are_a_batch(disk: FlushedDisk) -> None:
     assert disk.commit(content_write(3, 0, [b"content"], True)) is None
     assert disk.content_files() == {"3.rdq": b"content"}
     assert disk.numbers() == []
 
 
 @pytest.mark.parametrize("how", [IN_PART, DONE])
-def test_any_call_of_a_batch_fails(disk: Disk, how: str) -> None:
+def test_any_call_of_a_batch_fails(disk: FlushedDisk, how: str) -> None:
     """A failed batch leaves no new file, and of an older file at least its durable bytes."""
     old = b"durable"
     disk.driver.publish(10, [1])
@@ -424,7 +369,7 @@ def test_any_call_of_a_batch_fails(disk: Disk, how: str) -> None:
     disk.crash()
 
 
-def test_a_content_file_goes_on_behind_a_failure(disk: Disk) -> None:
+def test_a_content_file_goes_on_behind_a_failure(disk: FlushedDisk) -> None:
     assert disk.commit(content_write(0, 0, [b"durable"], True)) is None
     disk.faults.fail("write", errno.ENOSPC, IN_PART)
     assert disk.commit(content_write(0, 7, [b"a long content that fails"], False)) is not None
@@ -433,7 +378,7 @@ def test_a_content_file_goes_on_behind_a_failure(disk: Disk) -> None:
 
 
 def test_a_content_file_whose_beginning_failed_is_not_continued(
-    disk: Disk, monkeypatch: pytest.MonkeyPatch
+    disk: FlushedDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A start would put it aside, with what was confirmed behind the header that is missing."""
 
@@ -450,7 +395,7 @@ def test_a_content_file_whose_beginning_failed_is_not_continued(
 
 
 def test_an_idle_thread_has_begun_a_batch_when_it_is_submitted(
-    disk: Disk, monkeypatch: pytest.MonkeyPatch
+    disk: FlushedDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is not waited for while it is busy, while consumers keep up, or for a few messages."""
     monkeypatch.setattr(flusher, "_BEGIN_S", 60.0)
@@ -491,7 +436,7 @@ def test_an_idle_thread_has_begun_a_batch_when_it_is_submitted(
         assert not hurried.begun.locked()
 
 
-def test_a_journal_file_that_is_deleted_while_it_is_written_is_noticed(disk: Disk) -> None:
+def test_a_journal_file_that_is_deleted_while_it_is_written_is_noticed(disk: FlushedDisk) -> None:
     """The next batch after a deletion fails, the one after it gets a new file.
     The contents of the deleted file must be moved to the indexes at once.
     """
@@ -509,7 +454,9 @@ def test_a_journal_file_that_is_deleted_while_it_is_written_is_noticed(disk: Dis
     assert files_to_retire(disk.driver.journal, 2, False) == []
 
 
-def test_a_content_file_that_is_deleted_while_it_is_written_fails_the_batch(disk: Disk) -> None:
+def test_a_content_file_that_is_deleted_while_it_is_written_fails_the_batch(
+    disk: FlushedDisk,
+) -> None:
     """The content store begins another file after a failed batch."""
     assert disk.commit(content_write(0, 0, [b"first"], True)) is None
     (disk.contents / "0.rdq").unlink()

@@ -4,7 +4,8 @@ The directory of faults may have a file named like a call. The content of the fi
 number makes each such call fail, `sleep` with a number makes it take that many seconds, `hang`
 makes it wait as long as the file says so. Tests run what must not wait for the disk while the disk
 hangs, since durations mean nothing on a busy machine. Calls that meet a fault are counted. A write
-that syncs meets the faults of `pwritev`, then those of `fdatasync`.
+that syncs meets the faults of `pwritev`, then those of `fdatasync`. The kernel syncs nothing by
+itself.
 """
 
 import os
@@ -14,7 +15,7 @@ import pytest
 
 _SITECUSTOMIZE = """
 import os, time
-from warrenmq.store.disk import local_file_system
+from warrenmq.store.disk import kernel_syncs, local_file_system
 
 FAULTS = {faults!r}
 
@@ -55,7 +56,11 @@ def fault_of(name):
     except FileNotFoundError:
         return ""
 
+def refuse(syncs):
+    raise OSError("its faults would not be met")
+
 local_file_system.os = FailingOs()
+kernel_syncs.KernelSyncs.__init__ = refuse
 """
 
 

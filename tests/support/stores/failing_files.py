@@ -37,6 +37,9 @@ class FailingHandle:
     def sync(self) -> None:
         self._files.call("sync", self.inner.sync)
 
+    def descriptor(self) -> int:
+        return self.inner.descriptor()
+
     def write_back(self, offset: int, length: int) -> None:
         self._files.call("write_back", lambda: self.inner.write_back(offset, length))
 

@@ -26,6 +26,7 @@ the file size: the records say where a file ends (W26).
 import contextlib
 import errno
 import logging
+import os
 import queue
 import threading
 import time
@@ -34,6 +35,7 @@ from typing import Final
 
 from warrenmq.store.contents.store import ContentWrite
 from warrenmq.store.disk.files import JOURNAL_DIRECTORY, journal_path
+from warrenmq.store.disk.kernel_syncs import KernelSyncs
 from warrenmq.store.disk.space_reserve import SpaceReserve
 from warrenmq.store.file_system import FileHandle, FileSystem
 from warrenmq.store.journal.batch import Batch
@@ -51,6 +53,12 @@ KEPT_UP_SHARE: Final = 8
 _BEGIN_S: Final = 0.001
 # Least number of messages in a batch for which the loop waits.
 _AWAITED_MESSAGES: Final = 64
+# Most bytes of a short job: to copy them to the page cache takes less time than to wake a thread.
+SHORT_BYTES: Final = 16384
+# A short job whose write takes longer than this (ns) keeps the loop from writing for so many times
+# as long: a write to the page cache waits only when the system has trouble with its disks.
+_SLOW_WRITE_NS: Final = 1_000_000
+_AWAY_FACTOR: Final = 1000
 
 
 class FlushJob:
@@ -58,13 +66,13 @@ class FlushJob:
 
     `apply_changes` stores changes of definitions durably, all or none; any error means none.
     `error` is set when contents or records could not be written, `definitions_error` when a change
-    set could not be stored. `flush_ns` tells how long the flusher's thread took for the job, and
-    `sync_ns` how long the records took to be written and synced; 0: it had none.
+    set could not be stored. `flush_ns` tells how long the job took, and `sync_ns` how long the records took to be written and synced; 0: it had none.
     """
 
     __slots__ = (
         "apply_changes",
         "batch",
+        "began_ns",
         "begun",
         "definitions_error",
         "error",
@@ -90,8 +98,20 @@ class FlushJob:
         self.begun.acquire()
         self.error: Exception | None = None
         self.definitions_error: Exception | None = None
+        # When the kernel began to sync the batch, by the monotonic clock.
+        self.began_ns = 0
         self.flush_ns = 0
         self.sync_ns = 0
+
+    def is_short(self) -> bool:
+        """Whether the job is nothing but one write of few bytes to the open journal file."""
+        batch = self.batch
+        return (
+            0 < batch.part_bytes <= SHORT_BYTES
+            and not (batch.change_sets or batch.content_writes or batch.delete_files)
+            and not batch.starts_file
+            and self.flusher.has_room(batch.part_bytes)
+        )
 
 
 def is_kept_up(batch: Batch) -> bool:
@@ -137,12 +157,28 @@ class _JournalFile:
         self._synced = 0
         self._allocated = 0
 
+    def has_room(self, size: int) -> bool:
+        """Whether `size` more bytes fit in the allocated space."""
+        return self._synced + size <= self._allocated
+
     def append(self, parts: list[bytes]) -> None:
         """Write and sync `parts`. FileNotFoundError when the file was deleted from outside."""
         size = sum(map(len, parts))
-        if self._synced + size > self._allocated:
+        if not self.has_room(size):
             self._allocate(self._synced + size + _ALLOCATE_BYTES)
         self._handle.write_synced(self._synced, parts)
+        self.on_synced(size)
+
+    def write(self, parts: list[bytes]) -> int:
+        """Write `parts` without a sync; returns the descriptor of the file, which is to be synced.
+
+        `on_synced` follows, or `append` of the same parts.
+        """
+        self._handle.write(self._synced, parts)
+        return self._handle.descriptor()
+
+    def on_synced(self, size: int) -> None:
+        """Count the next `size` bytes, which are synced. FileNotFoundError as with `append`."""
         fail_point("journal.synced")
         # Checking the name takes a microsecond, much less than the sync.
         _check_name(self._handle, "the journal file")
@@ -245,7 +281,10 @@ class BatchFlusher:
         self._missing: list[ChangeSet] = []
 
     def flush(self, job: FlushJob) -> None:
-        """Make the job's batch durable; sets `job.error` on failure, and each change set's fate."""
+        """Make the job's batch durable; sets `job.error` on failure, and each change set's fate.
+
+        A job that has an error, from `begin` or its sync, fails.
+        """
         batch = job.batch
         self._made = []
         if batch.change_sets:
@@ -258,6 +297,8 @@ class BatchFlusher:
             )
             return
         try:
+            if job.error is not None:
+                raise job.error
             if batch.content_writes:
                 self._write_contents(batch.content_writes)
             if batch.parts:
@@ -269,6 +310,27 @@ class BatchFlusher:
             return
         if batch.delete_files:
             self._delete(batch)
+
+    def has_room(self, size: int) -> bool:
+        """Whether `size` bytes can be appended to the journal without more space for its file."""
+        return self._journal_file is not None and self._journal_file.has_room(size)
+
+    def begin(self, job: FlushJob) -> int:
+        """Write a short job's records without a sync; returns the descriptor to be synced.
+
+        `end` follows, or `flush`. Raises OSError.
+        """
+        assert self._journal_file is not None
+        return self._journal_file.write(job.batch.parts)
+
+    def end(self, job: FlushJob) -> None:
+        """Count the records of `begin`, which are synced. Raises OSError: the job has failed."""
+        assert self._journal_file is not None
+        try:
+            self._journal_file.on_synced(job.batch.part_bytes)
+        except FileNotFoundError:
+            job.batch.found.is_file_gone = True
+            raise
 
     def close(self) -> None:
         """Close the files; a later batch must start new ones."""
@@ -400,11 +462,26 @@ class BatchFlusher:
 
 
 class Flusher:
-    """The flusher's thread of a node; it calls `notify(job)` when a job is finished."""
+    """The flusher's thread of a node; it calls `notify(job)` when a job is finished.
 
-    def __init__(self, notify: Callable[[FlushJob], None]) -> None:
+    With `syncs` a short job needs no thread: the caller writes it, the kernel syncs it, and the
+    caller calls `end_sync` when the event of `syncs` is readable.
+    """
+
+    def __init__(
+        self, notify: Callable[[FlushJob], None], syncs: KernelSyncs | None = None
+    ) -> None:
         self._notify = notify
+        self._syncs = syncs
         self._jobs: queue.SimpleQueue[FlushJob | FlusherCall | None] = queue.SimpleQueue()
+        # Jobs and calls that the thread was given, and those that it is done with.
+        self._given_count = 0
+        self._done_count = 0
+        # The job that the kernel syncs, and what was submitted behind it.
+        self._syncing: FlushJob | None = None
+        self._behind: list[FlushJob | FlusherCall] = []
+        # Until then short jobs go to the thread, by the monotonic clock.
+        self._away_until_ns = 0
         # The thread waits for a job.
         self.is_idle = False
         self._thread = threading.Thread(target=self._run, name="warren-flusher", daemon=True)
@@ -416,31 +493,98 @@ class Flusher:
         That is not so for a batch of few messages, nor while consumers keep up: a batch that begins
         later gives them time.
         """
+        if self.is_syncing:
+            self._behind.append(job)
+            return
+        if self._begin_sync(job):
+            return
         batch = job.batch
         is_large = len(batch.positions) + len(batch.moves) >= _AWAITED_MESSAGES
         is_awaited = is_large and self.is_idle and not is_kept_up(batch)
-        self._jobs.put(job)
+        self._give(job)
         if is_awaited:
             job.begun.acquire(timeout=_BEGIN_S)
 
     def call(self, call: FlusherCall) -> None:
         """Run `call` after all jobs that were submitted before."""
-        self._jobs.put(call)
+        if self.is_syncing:
+            self._behind.append(call)
+        else:
+            self._give(call)
+
+    @property
+    def is_syncing(self) -> bool:
+        """Whether the kernel syncs a job, which `end_sync` has to end."""
+        return self._syncing is not None
+
+    def end_sync(self) -> FlushJob | None:
+        """End the job that the kernel has synced; returns it if its batch is durable.
+
+        None: it failed, and the thread gives its files up before it notifies.
+        """
+        job, self._syncing = self._syncing, None
+        assert job is not None and self._syncs is not None
+        number = self._syncs.end()
+        job.flush_ns = job.sync_ns = time.monotonic_ns() - job.began_ns
+        try:
+            if number:
+                raise OSError(number, os.strerror(number))
+            job.flusher.end(job)
+        except Exception as error:  # Any failure fails this batch only; the journal nacks it.
+            job.error = error
+            self._give(job)
+        behind, self._behind = self._behind, []
+        for each in behind:
+            self._give(each)
+        return job if job.error is None else None
 
     def stop(self) -> None:
         """Finish the submitted jobs and end the thread; the batch flushers stay open."""
         self._jobs.put(None)
         self._thread.join()
 
+    def _begin_sync(self, job: FlushJob) -> bool:
+        """Write a short job and let the kernel sync it; False: the thread has to run it."""
+        is_free = self._done_count == self._given_count
+        began_ns = time.monotonic_ns()
+        if self._syncs is None or not is_free or began_ns < self._away_until_ns:
+            return False
+        if not job.is_short():
+            return False
+        try:
+            descriptor = job.flusher.begin(job)
+        except OSError as error:
+            job.error = error
+            return False
+        try:
+            self._syncs.begin(descriptor)
+        except OSError as error:
+            logger.info("the kernel syncs nothing by itself: %s", error)
+            self._syncs = None
+            return False
+        job.began_ns = began_ns
+        self._syncing = job
+        took_ns = time.monotonic_ns() - began_ns
+        if took_ns > _SLOW_WRITE_NS:
+            self._away_until_ns = began_ns + _AWAY_FACTOR * took_ns
+        return True
+
+    def _give(self, job: FlushJob | FlusherCall) -> None:
+        self._given_count += 1
+        self._jobs.put(job)
+
     def _run(self) -> None:
         while (job := self._next()) is not None:
             if isinstance(job, FlusherCall):
                 job.run()
+                self._done_count += 1
             else:
                 job.begun.release()
                 began_ns = time.monotonic_ns()
                 job.flusher.flush(job)
                 job.flush_ns = time.monotonic_ns() - began_ns
+                # Before the loop learns of it: the thread must be free for what comes next.
+                self._done_count += 1
                 self._notify(job)
 
     def _next(self) -> FlushJob | FlusherCall | None:

@@ -84,6 +84,10 @@ class LocalFileHandle:
         """See FileHandle."""
         os.fdatasync(self._descriptor)
 
+    def descriptor(self) -> int:
+        """See FileHandle."""
+        return self._descriptor
+
     def write_back(self, offset: int, length: int) -> None:
         """See FileHandle; elsewhere than on Linux it does nothing."""
         if _sync_file_range is None:

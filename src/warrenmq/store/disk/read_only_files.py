@@ -6,6 +6,7 @@ finds what a start would find and leaves the disk as it is.
 """
 
 import errno
+import os
 
 from warrenmq.store.file_system import FileHandle, FileSystem
 
@@ -22,6 +23,10 @@ class _NoHandle:
 
     def sync(self) -> None:
         """Nothing was written."""
+
+    def descriptor(self) -> int:
+        """No file is open."""
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
     def write_back(self, offset: int, length: int) -> None:
         """Nothing was written."""

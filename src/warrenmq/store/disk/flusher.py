@@ -58,7 +58,7 @@ _AWAITED_MESSAGES: Final = 64
 SHORT_BYTES: Final = 16384
 # A short job whose write takes longer than this (ns) keeps the loop from writing for so many times
 # as long: a write to the page cache waits only when the system has trouble with its disks.
-_SLOW_WRITE_NS: Final = 1_000_000
+_SLOW_WRITE_NS: Final = 10_000_000
 _AWAY_FACTOR: Final = 1000
 
 

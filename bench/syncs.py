@@ -17,10 +17,11 @@ ATTACH_TIMEOUT_S = 10.0
 STOP_TIMEOUT_S = 30.0
 # A call as in `123 fdatasync(7</data/journal/1.wal>) = 0`, a write that syncs as in
 # `123 pwritev2(7</data/journal/1.wal>, [...], 2, 40, RWF_DSYNC) = 90`, or a sync that the kernel
-# does, `123 io_submit(0x7f, 1, [{..., aio_fildes=7</data/journal/1.wal>}]) = 1`. strace shows a call that
-# another thread interrupts in two lines; only the first has the file.
+# does, `123 io_submit(0x7f, 1, [{..., aio_fildes=7</data/journal/1.wal>}]) = 1`. strace shows a
+# call that another thread interrupts in two lines; only the first has the file.
 _CALL = re.compile(
-    r"\b(?:fsync\(|fdatasync\(|pwritev2\((?=.*\bRWF_DSYNC\b)|IOCB_CMD_FDSYNC, aio_fildes=)\d+<([^>]*)>"
+    r"\b(?:fsync\(|fdatasync\(|pwritev2\((?=.*\bRWF_DSYNC\b)|IOCB_CMD_FDSYNC, aio_fildes=)"
+    r"\d+<([^>]*)>"
 )
 
 

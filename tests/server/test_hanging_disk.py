@@ -41,16 +41,16 @@ def thread(tmp_path: Path) -> Iterator[NodeThread]:
 
 def hang(node: Any) -> HangingSyncs:
     syncs = HangingSyncs()
-    node.loop.remove_reader(node._kernel_syncs.event)
-    node._kernel_syncs.close()
-    node._kernel_syncs = node._flusher._syncs = syncs
+    node.loop.remove_reader(node._flusher.syncs.event)
+    node._flusher.syncs.close()
+    node._flusher.syncs = syncs
     node.loop.add_reader(syncs.event, node._on_synced)
     return syncs
 
 
 def test_others_are_served_and_the_confirm_waits(thread: NodeThread) -> None:
     node: Any = thread.node
-    if node._kernel_syncs is None:
+    if node._flusher.syncs is None:
         pytest.skip("the kernel syncs nothing by itself")
     publisher = thread.peer().open().channel()
     publisher.declare(b"q", durable=True)

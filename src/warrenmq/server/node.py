@@ -159,8 +159,6 @@ class Node:
         self.admin.cluster = self.cluster
         self._data: OpenedData | None = None
         self._flusher: Flusher | None = None
-        # None where the system has none.
-        self._kernel_syncs: KernelSyncs | None = None
         self._workers: Workers | None = None
         self._vhosts: NodeVhosts | None = None
         self.lines = LineLimit()
@@ -197,10 +195,9 @@ class Node:
         self.admin.recover(
             self._data.definitions.reader_groups, self._data.definitions.group_members
         )
-        self._kernel_syncs = _open_kernel_syncs()
-        self._flusher = Flusher(self._on_flushed_in_thread, self._kernel_syncs)
-        if self._kernel_syncs is not None:
-            self.loop.add_reader(self._kernel_syncs.event, self._on_synced)
+        self._flusher = Flusher(self._on_flushed_in_thread, _open_kernel_syncs())
+        if self._flusher.syncs is not None:
+            self.loop.add_reader(self._flusher.syncs.event, self._on_synced)
         self._workers = Workers(self._on_job_in_thread)
         self._vhosts = NodeVhosts(
             self,
@@ -321,10 +318,9 @@ class Node:
         if self._cluster is not None:
             await self._cluster.stop()
         await self._run_steps(stop_drivers(self._drivers(), self.clock.now_ms))
+        if self._flusher.syncs is not None:
+            self.loop.remove_reader(self._flusher.syncs.event)
         self._flusher.stop()
-        if self._kernel_syncs is not None:
-            self.loop.remove_reader(self._kernel_syncs.event)
-            self._kernel_syncs.close()
         await self.loop.run_in_executor(None, self._workers.stop)
         for vhost in self.broker.vhosts.values():
             vhost.losses.report_all()

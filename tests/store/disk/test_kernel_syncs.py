@@ -37,13 +37,11 @@ class FailingSyncs(KernelSyncs):
 
 
 @pytest.fixture
-def syncs() -> Iterator[FailingSyncs]:
+def syncs() -> FailingSyncs:
     try:
-        syncs = FailingSyncs()
+        return FailingSyncs()
     except OSError as error:
         pytest.skip(f"the kernel syncs nothing by itself: {error}")
-    yield syncs
-    syncs.close()
 
 
 @pytest.fixture
@@ -75,6 +73,7 @@ def test_many_syncs_one_after_another(tmp_path: Path, syncs: FailingSyncs) -> No
             syncs.begin(file.fileno())
             assert select.select([syncs.event], [], [], 20)[0]
             assert syncs.end() == 0
+    syncs.close()
 
 
 def test_a_file_that_cannot_be_synced_is_refused(syncs: FailingSyncs) -> None:
@@ -82,6 +81,7 @@ def test_a_file_that_cannot_be_synced_is_refused(syncs: FailingSyncs) -> None:
         with pytest.raises(OSError, match=os.strerror(errno.EINVAL)):
             syncs.begin(descriptor)
         os.close(descriptor)
+    syncs.close()
 
 
 def test_a_short_batch_is_synced_by_the_kernel(disk: FlushedDisk, syncs: FailingSyncs) -> None:

@@ -54,12 +54,14 @@ KEPT_UP_SHARE: Final = 8
 _BEGIN_S: Final = 0.001
 # Least number of messages in a batch for which the loop waits.
 _AWAITED_MESSAGES: Final = 64
-# Most bytes of a short job: to copy them to the page cache takes less time than to wake a thread.
+# Most bytes of a short job: copying them to the page cache takes less time than waking a thread.
 SHORT_BYTES: Final = 16384
-# A short job whose write takes longer than this (ns) keeps the loop from writing for so many times
-# as long: a write to the page cache waits only when the system has trouble with its disks.
+# A write of a short job that takes longer than this (ns) sends the next ones to the thread, for so
+# many times as long: writes to the page cache wait only while the system has trouble with a disk.
 _SLOW_WRITE_NS: Final = 10_000_000
 _AWAY_FACTOR: Final = 1000
+# A time (ns) that never comes.
+_NEVER_NS: Final = 1 << 62
 
 
 class FlushJob:
@@ -67,7 +69,8 @@ class FlushJob:
 
     `apply_changes` stores changes of definitions durably, all or none; any error means none.
     `error` is set when contents or records could not be written, `definitions_error` when a change
-    set could not be stored. `flush_ns` tells how long the job took, and `sync_ns` how long the records took to be written and synced; 0: it had none.
+    set could not be stored. `flush_ns` tells how long the job took, and `sync_ns` how long the
+    records took to be written and synced; 0: it had none.
     """
 
     __slots__ = (
@@ -473,7 +476,8 @@ class Flusher:
         self, notify: Callable[[FlushJob], None], syncs: KernelSyncs | None = None
     ) -> None:
         self._notify = notify
-        self._syncs = syncs
+        # Closed by `stop`.
+        self.syncs = syncs
         self._jobs: queue.SimpleQueue[FlushJob | FlusherCall | None] = queue.SimpleQueue()
         # Jobs and calls that the thread was given, and those that it is done with.
         self._given_count = 0
@@ -524,8 +528,8 @@ class Flusher:
         None: it failed, and the thread gives its files up before it notifies.
         """
         job, self._syncing = self._syncing, None
-        assert job is not None and self._syncs is not None
-        number = self._syncs.end()
+        assert job is not None and self.syncs is not None
+        number = self.syncs.end()
         job.flush_ns = job.sync_ns = time.monotonic_ns() - job.began_ns
         try:
             if number:
@@ -543,12 +547,14 @@ class Flusher:
         """Finish the submitted jobs and end the thread; the batch flushers stay open."""
         self._jobs.put(None)
         self._thread.join()
+        if self.syncs is not None:
+            self.syncs.close()
 
     def _begin_sync(self, job: FlushJob) -> bool:
         """Write a short job and let the kernel sync it; False: the thread has to run it."""
         is_free = self._done_count == self._given_count
         began_ns = time.monotonic_ns()
-        if self._syncs is None or not is_free or began_ns < self._away_until_ns:
+        if self.syncs is None or not is_free or began_ns < self._away_until_ns:
             return False
         if not job.is_short() or is_kept_up(job.batch):
             return False
@@ -558,10 +564,10 @@ class Flusher:
             job.error = error
             return False
         try:
-            self._syncs.begin(descriptor)
+            self.syncs.begin(descriptor)
         except OSError as error:
             logger.info("the kernel syncs nothing by itself: %s", error)
-            self._syncs = None
+            self._away_until_ns = _NEVER_NS
             return False
         job.began_ns = began_ns
         self._syncing = job

@@ -7,7 +7,7 @@ Round by round, on the same file system:
 - messages of 12 B are published, each after the confirm of the one before, and the disk alone
   writes and syncs records of as many bytes.
 
-The disk alone gets the calls that warren's journal makes, in files of the journal's size. The
+The disk alone gets the calls that warren's flusher makes, in files of the journal's size. The
 figures are medians of the rounds; those of a round trip and of a sync are medians in a round too.
 """
 

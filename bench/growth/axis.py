@@ -77,7 +77,7 @@ class Case:
         `arguments` are those of the load generator, which sends `--messages` times `share`, and
         before that a quarter of it: the difference is free of connections and declarations.
         """
-        longer = max(100, int(self.scenario.options.messages * share))
+        longer = max(8, int(self.scenario.options.messages * share))
         shorter = longer // 4
         before_s = self._flow_s(shorter, arguments)
         return (self._flow_s(longer, arguments) - before_s) * 1e6 / (longer - shorter)

@@ -4,16 +4,21 @@ Each thing that grows has a broker of its own, and three to five sizes. The tabl
 of operations at each size and the exponent that fits them, the highest exponent first: 0 is a cost
 that does not depend on the size, 1 one that grows as the size does. A thing that takes longer than
 `--limit` gets no larger size, and one that fails is reported and left.
+
+`--keep FILE` adds the costs to those of earlier runs, and the table has them all; `--largest 0`
+measures nothing and shows the table alone.
 """
 
 import argparse
 import resource
 import time
+from pathlib import Path
 
 from bench.brokers import Broker, BrokerError
 from bench.growth import nodes
 from bench.growth.axis import Axis, Case, Cost, measure_sizes
 from bench.growth.fit import exponent_of, grouped, growth_table
+from bench.growth.kept import load_costs, save_costs
 from bench.growth.messages import Consumers, Depth, Priorities, Sizes, Unacked
 from bench.growth.objects import Connections, Queues
 from bench.growth.routes import FanOut, HeadersBindings, TopicBindings
@@ -33,6 +38,9 @@ NAMES = (*AXES, nodes.NAME)
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", action="append", choices=NAMES, help="repeatable")
+    parser.add_argument(
+        "--keep", type=Path, metavar="FILE", help="JSON file of costs, which gets these as well"
+    )
     parser.add_argument(
         "--limit", type=float, default=600, metavar="S",
         help="after so many seconds a thing does not grow further (default: 600)",
@@ -58,7 +66,8 @@ def main(arguments: list[str]) -> int:
 
 
 def measure(scenario: Scenario) -> None:
-    costs: dict[str, list[Cost]] = {}
+    keep: Path | None = scenario.options.keep
+    costs = load_costs(keep) if keep else {}
     failed: list[str] = []
     kinds = scenario.kinds()
     # Of this process and, as they inherit it, of the brokers.
@@ -67,21 +76,27 @@ def measure(scenario: Scenario) -> None:
     for name in scenario.options.only or NAMES:
         for kind in kinds:
             started = time.monotonic()
+            found: list[Cost] = []
             try:
-                _measure(scenario, kind, name, costs.setdefault(kind.name, []))
+                _measure(scenario, kind, name, found)
             except (BrokerError, MeasureError, PerfError, OSError) as error:
                 failed.append(f"{name} on {kind.name}")
                 scenario.say(f"{name} on {kind.name} failed: {error}")
             scenario.say(f"{name} on {kind.name}: {time.monotonic() - started:.0f} s")
-    found = grouped(costs)
-    for (axis, operation), by_broker in found.items():
+            if found:
+                others = [cost for cost in costs.get(kind.name, []) if cost.axis != name]
+                costs[kind.name] = others + found
+                if keep:
+                    save_costs(keep, costs)
+    rows = grouped(costs)
+    for (axis, operation), by_broker in rows.items():
         for kind in kinds:
             slope = exponent_of(by_broker.get(kind.name, []))
             if slope is not None:
                 figures = scenario.figures.setdefault(kind.name, [])
                 figures.append(Figure(f"{axis}: {operation}", slope, "exponent"))
     if not scenario.options.json:
-        print(f"\n{growth_table(found, [kind.name for kind in kinds])}")
+        print(f"\n{growth_table(rows, [kind.name for kind in kinds])}")
     if failed:
         raise MeasureError(f"failed: {', '.join(failed)}")
 

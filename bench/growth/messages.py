@@ -3,9 +3,13 @@
 import random
 
 from bench.growth.axis import QUEUE, Axis, Case, Meter
-from bench.growth.clients import Holder, Publisher, publish_octets
-from bench.scenario import depth, remove
-from warrenmq.wire.methods import BasicGet, BasicGetOk
+from bench.growth.clients import Holder, Publisher, publish_octets, request_all
+from bench.scenario import remove
+from warrenmq.wire.method import Method
+from warrenmq.wire.methods import BasicGet
+
+# Messages that are published and fetched at the same depth before the next ones.
+STEP = 1000
 
 
 class Consumers(Axis):
@@ -25,7 +29,7 @@ class Sizes(Axis):
     """Bytes of a body; a cost that grows as they do has the exponent 1."""
 
     name = "bytes"
-    sizes = (0, 1_024, 65_536, 1_048_576, 16_777_216)
+    sizes = (0, 1_024, 65_536, 1_048_576, 16_777_216, 134_217_728)
 
     def grow(self, size: int) -> dict[str, float]:
         """Transient messages, and persistent ones that are confirmed."""
@@ -48,7 +52,7 @@ class Unacked(Axis):
     """Messages that one consumer holds, and acks one by one in random order."""
 
     name = "unacked"
-    sizes = (10, 1_000, 100_000, 1_000_000)
+    sizes = (10, 1_000, 10_000, 100_000, 1_000_000)
 
     def __init__(self, case: Case) -> None:
         super().__init__(case)
@@ -76,7 +80,7 @@ class Depth(Axis):
     """Persistent messages of 100 B that wait in a queue."""
 
     name = "depth"
-    sizes = (10_000, 100_000, 1_000_000, 10_000_000)
+    sizes = (10_000, 100_000, 1_000_000, 10_000_000, 100_000_000)
 
     def __init__(self, case: Case) -> None:
         super().__init__(case)
@@ -85,27 +89,22 @@ class Depth(Axis):
         self._filled = 0
 
     def grow(self, size: int) -> dict[str, float]:
-        """Fill the queue; then publish at its end, and get at its head."""
+        """Fill the queue; then publish at its end and get at its head, as many of each."""
         scenario, broker = self.case.scenario, self.case.broker
         scenario.fill(broker, QUEUE, size - self._filled, "--size", "100")
-        octets = [publish_octets(QUEUE.encode(), 100, persistent=True)] * 1000
+        self._filled = size
+        octets = [publish_octets(QUEUE.encode(), 100, persistent=True)] * STEP
+        gets: list[Method] = [BasicGet(QUEUE.encode(), no_ack=True)] * STEP
+        publishing = self.case.once()
 
-        def publish(counting: Meter) -> None:
-            with counting.counts(len(octets)):
+        def step(getting: Meter) -> None:
+            with publishing.counts(STEP):
                 self._publisher.publish(octets)
+            with getting.counts(STEP):
+                request_all(self._publisher.client, gets)
 
-        def get(counting: Meter) -> None:
-            with counting.counts(100):
-                for _ in range(100):
-                    reply = self._publisher.client.request(BasicGet(QUEUE.encode(), no_ack=True))
-                    assert isinstance(reply, BasicGetOk)
-
-        costs = {
-            "publish 100 B, persistent": self.case.repeated(publish),
-            "get, without ack": self.case.repeated(get),
-        }
-        self._filled = depth(broker, QUEUE)
-        return costs
+        get_us = self.case.repeated(step)
+        return {"publish 100 B, persistent": publishing.cpu_us, "get, without ack": get_us}
 
 
 class Priorities(Axis):

@@ -16,6 +16,9 @@ from warrenmq.wire.method import Method
 
 # Bodies of at least this size are sent by reference.
 _BY_REFERENCE_BYTES: Final = 4096
+# A buffer that has held more than this is given back once nothing was gathered between two looks:
+# it keeps the room for what it held once, which may be 256 KiB for each connection.
+_KEPT_BYTES: Final = 4096
 # A socket that takes less than LARGE_BYTES in this time (ms) is stuck.
 STUCK_MS: Final = 1000
 _NEVER: Final = -1
@@ -49,6 +52,10 @@ class Output:
         self._parts: list[bytes | memoryview] = []
         self._parts_bytes: i64 = 0
         self._buffer: BytesWriter = BytesWriter()
+        # The most that the buffer has held, in bytes.
+        self._held_bytes: i64 = 0
+        # `_taken_bytes` at the last look for an idle buffer.
+        self._looked_bytes: i64 = 0
 
     @property
     def size_bytes(self) -> i64:
@@ -70,8 +77,7 @@ class Output:
         parts = self._parts
         self._taken_bytes += self.size_bytes
         if len(self._buffer) > 0:
-            parts.append(self._buffer.getvalue())
-            self._buffer.truncate(0)
+            parts.append(self._take_buffer())
         self._parts = []
         self._parts_bytes = 0
         return parts
@@ -98,7 +104,15 @@ class Output:
             self._transit.change(change)
 
     def note_progress(self, now_ms: i64) -> None:
-        """Update whether the socket is stuck; called about twice a second, after `set_unsent`."""
+        """Update whether the socket is stuck, and give the room of an idle buffer back.
+
+        Called about twice a second, after `set_unsent`.
+        """
+        if self._taken_bytes != self._looked_bytes:
+            self._looked_bytes = self._taken_bytes
+        elif self._held_bytes > _KEPT_BYTES and len(self._buffer) == 0:
+            self._buffer = BytesWriter()
+            self._held_bytes = 0
         sent = self._taken_bytes - self._unsent_bytes
         if (
             self._counted_bytes == 0
@@ -209,8 +223,15 @@ class Output:
         buffer.append(FRAME_END)
 
     def _refer_to(self, piece: bytes | memoryview, size: i64) -> None:
-        head = self._buffer.getvalue()
-        self._buffer.truncate(0)
+        head = self._take_buffer()
         self._parts.append(head)
         self._parts.append(piece)
         self._parts_bytes += len(head) + size
+
+    def _take_buffer(self) -> bytes:
+        held = self._buffer.getvalue()
+        self._buffer.truncate(0)
+        size: i64 = len(held)
+        if size > self._held_bytes:
+            self._held_bytes = size
+        return held

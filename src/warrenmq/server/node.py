@@ -49,6 +49,7 @@ from warrenmq.server.node_process import NodeProcess
 from warrenmq.server.node_vhosts import NodeVhosts
 from warrenmq.server.online_backup import BackupRunner, BackupServices, NodeBackups
 from warrenmq.server.reload import reload_node
+from warrenmq.server.resources.code_release import release_code
 from warrenmq.server.resources.disk_monitor import DiskMonitor, free_bytes
 from warrenmq.server.resources.heap_release import find_heap_release
 from warrenmq.server.resources.memory_watch import (
@@ -552,6 +553,7 @@ async def _run(config: Config, sources: Sources) -> int:
     _announce(f"warren is ready: {listeners} management={management.where}")
     node.service_manager.ready()
     management.start()
+    release_code()
     await node.wait_stopped()
     management.stop()
     return 0

@@ -401,7 +401,8 @@ def test_the_age_of_a_delivery_with_a_long_timeout(timeout_ms: int) -> None:
             age_ms = now_ms - began_ms[tag]
             assert age_ms - error_ms <= window.age_ms(tag) <= age_ms
     # The test reads internals: the notes are few.
-    assert len(window._mark_times) < 120
+    marks = window._marks
+    assert marks is not None and len(marks.times) < 120
 
 
 # -- the circle of consumers -----------------------------------------------------------------------

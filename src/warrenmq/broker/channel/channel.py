@@ -140,7 +140,7 @@ class ChannelConsumer(Consumer):
         self.channel.on_consumer_cancelled(self)
 
     def on_queue_moved(self) -> bool:
-        if self.arguments and self.channel.connection.client.wants_cancel_notices():
+        if self.arguments and self.channel.connection.client.wants_cancel_notices:
             notice = decode_table(self.arguments).get(FAILOVER_ARGUMENT)
             if notice is not None and notice.value is True:
                 self.is_cancelled = True
@@ -574,7 +574,7 @@ class Channel(SettlingChannel):
         """Forget `consumer` of a deleted queue; notify a client that wants it (protocol 9.2)."""
         self.consumers.pop(consumer.tag, None)
         self.announce("consumer.deleted", consumer)
-        if self.connection.client.wants_cancel_notices() and not self.is_closing:
+        if self.connection.client.wants_cancel_notices and not self.is_closing:
             self.cancels.add(consumer.tag)
             if not self.cancels.is_deferred:
                 self.send_cancels()

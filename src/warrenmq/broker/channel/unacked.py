@@ -29,6 +29,27 @@ _YOUNG_MS: Final = 60_000
 _OLD_MS: Final = 3_600_000
 
 
+class _Marks:
+    """Notes of how far the tags had come, oldest first."""
+
+    def __init__(self) -> None:
+        # Times (ms) and the highest tag at each.
+        self.times: list[int] = []
+        self.tags: list[int] = []
+
+    def thin(self, apart_ms: i64) -> None:
+        """Forget one note if its two neighbours are close enough to each other.
+
+        It is the youngest one behind the _MARKS newest. `apart_ms`: the most time between the two.
+        """
+        place: i64 = len(self.times) - _MARKS - 1
+        if place > 0:
+            between_ms = self.times[place + 1] - self.times[place - 1]
+            if between_ms <= apart_ms:
+                self.times.pop(place)
+                self.tags.pop(place)
+
+
 class UnackedWindow:
     """The unsettled entries of a channel by `delivery_tag`; `count` is their number."""
 
@@ -37,9 +58,8 @@ class UnackedWindow:
         self._entries: list[Entry | None] = []
         self._tags: list[int] = []
         self._head: i64 = 0
-        # Times (ms) and the highest tag at each, oldest first.
-        self._mark_times: list[int] = []
-        self._mark_tags: list[int] = []
+        # None while there is nothing to note: most channels of a node are idle.
+        self._marks: _Marks | None = None
         # The time (ms) of the last call of `is_overdue`.
         self._clock_ms: i64 = 0
         # All deliveries up to this tag are older than the timeout.
@@ -165,32 +185,25 @@ class UnackedWindow:
         """
         self._clock_ms = clock_ms
         if self.count == 0:
-            self._mark_times.clear()
-            self._mark_tags.clear()
+            self._marks = None
             return False
-        while len(self._mark_times) > 0 and clock_ms - self._mark_times[0] > timeout_ms:
-            self._overdue_tag = self._mark_tags.pop(0)
-            self._mark_times.pop(0)
-        if len(self._mark_times) == 0 or (
-            (clock_ms - self._mark_times[-1]) * _MARKS >= min(timeout_ms, _MARKS * _YOUNG_MS)
-            and self._mark_tags[-1] != self._tags[-1]
+        marks = self._marks
+        if marks is None:
+            marks = _Marks()
+            self._marks = marks
+        times = marks.times
+        tags = marks.tags
+        while len(times) > 0 and clock_ms - times[0] > timeout_ms:
+            self._overdue_tag = tags.pop(0)
+            times.pop(0)
+        if len(times) == 0 or (
+            (clock_ms - times[-1]) * _MARKS >= min(timeout_ms, _MARKS * _YOUNG_MS)
+            and tags[-1] != self._tags[-1]
         ):
-            self._mark_times.append(clock_ms)
-            self._mark_tags.append(self._tags[-1])
-            self._thin_marks(min(timeout_ms // _MARKS, _OLD_MS))
+            times.append(clock_ms)
+            tags.append(self._tags[-1])
+            marks.thin(min(timeout_ms // _MARKS, _OLD_MS))
         return self._tags[self._head] <= self._overdue_tag
-
-    def _thin_marks(self, apart_ms: i64) -> None:
-        """Forget one note of time and tag if its two neighbours are close enough to each other.
-
-        It is the youngest one behind the _MARKS newest. `apart_ms`: the most time between the two.
-        """
-        place: i64 = len(self._mark_times) - _MARKS - 1
-        if place > 0:
-            between_ms = self._mark_times[place + 1] - self._mark_times[place - 1]
-            if between_ms <= apart_ms:
-                self._mark_times.pop(place)
-                self._mark_tags.pop(place)
 
     def age_ms(self, tag: i64) -> i64:
         """For how long (ms, by the clock of `is_overdue`) the delivery `tag` waits at least.
@@ -198,9 +211,11 @@ class UnackedWindow:
         The true age is higher by up to 1/32 of the timeout, and a second. Within half an hour it is
         higher by a minute at most, within a day by an hour, however long the timeout is.
         """
-        for place in range(len(self._mark_tags)):
-            if self._mark_tags[place] >= tag:
-                return self._clock_ms - self._mark_times[place]
+        marks = self._marks
+        if marks is not None:
+            for place in range(len(marks.tags)):
+                if marks.tags[place] >= tag:
+                    return self._clock_ms - marks.times[place]
         return 0
 
     def oldest(self, most: i64) -> list[Entry]:

@@ -443,7 +443,7 @@ class Connection(ChannelHost):
         if refusal is not None:
             self.announce("user.authentication.failure")
             self._linger()
-            if self.client.wants_refusal():
+            if self.client.wants_refusal:
                 self._send_close(refusal)
                 # The peer's close-ok ends the connection before the grace time is over.
                 self.state = CLOSING
@@ -459,7 +459,7 @@ class Connection(ChannelHost):
                 self._host.start_heartbeats(self, tuned.heartbeat * 1000)
         elif self.state == RUNNING:
             self.vhost = handshake.vhost
-            self.throttle.wants_notice = self.client.wants_blocked_notices()
+            self.throttle.wants_notice = self.client.wants_blocked_notices
             self.close_at_ms = NEVER
             self._host.counters.churn.connections_opened += 1
             self.announce("connection.created")
@@ -560,7 +560,7 @@ class Connection(ChannelHost):
     def wait_for_room(self, channel: FlowHost) -> None:
         if not self.can_take():
             channel.suspend()
-            self._output_turns.channels.append(channel)
+            self._output_turns.add(channel)
 
     def has_room_for_reply(self, size: i64) -> bool:
         if self.is_writable:

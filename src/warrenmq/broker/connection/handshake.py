@@ -32,7 +32,7 @@ from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.vocabulary.names import name_text
 from warrenmq.vocabulary.rabbitmq_version import RABBITMQ_VERSION
 from warrenmq.wire import errors, methods
-from warrenmq.wire.field_table import decode_table, encode_table, fields_from_python
+from warrenmq.wire.field_table import Field, decode_table, encode_table, fields_from_python
 from warrenmq.wire.field_types import TAG_BOOL, TAG_LONGSTR, TAG_TABLE
 from warrenmq.wire.method import Method
 
@@ -69,34 +69,27 @@ def server_properties(cluster_name: str) -> bytes:
     return encode_table(fields_from_python(properties))
 
 
-class ClientProperties:
-    """The properties in connection.start-ok that the broker uses (protocol section 2).
+def read_client_properties(client: Client, raw: bytes) -> None:
+    """Let `client` have the properties in the table body `raw` (protocol section 2).
 
-    `name` is the property `connection_name`, or empty; `capabilities` are the ones set to true.
-    """
-
-    def __init__(self, name: str, capabilities: set[str]) -> None:
-        self.name: str = name
-        self.capabilities: set[str] = capabilities
-
-
-def read_client_properties(raw: bytes) -> ClientProperties:
-    """Decode the client properties in the table body `raw`; ConnectionException if malformed.
-
-    A property of an unexpected type is ignored.
+    A property of an unexpected type is ignored. Raises ConnectionException for a malformed table.
     """
     properties = decode_table(raw)
-    name = ""
+    client.properties = raw
     field = properties.get("connection_name")
     if field is not None and field.tag == TAG_LONGSTR and isinstance(field.value, bytes):
-        name = field.value.decode("utf-8", "replace")
-    capabilities: set[str] = set()
+        client.name = field.value.decode("utf-8", "replace")
     field = properties.get("capabilities")
-    if field is not None and field.tag == TAG_TABLE and isinstance(field.value, dict):
-        for key, value in field.value.items():
-            if value.tag == TAG_BOOL and value.value is True:
-                capabilities.add(key)
-    return ClientProperties(name, capabilities)
+    if field is None or field.tag != TAG_TABLE or not isinstance(field.value, dict):
+        return
+    capabilities = field.value
+    client.wants_cancel_notices = _is_true(capabilities.get("consumer_cancel_notify"))
+    client.wants_blocked_notices = _is_true(capabilities.get("connection.blocked"))
+    client.wants_refusal = _is_true(capabilities.get("authentication_failure_close"))
+
+
+def _is_true(field: Field | None) -> bool:
+    return field is not None and field.tag == TAG_BOOL and field.value is True
 
 
 def handshake_deadline_ms(settings: Settings, now_ms: i64) -> i64:
@@ -144,7 +137,6 @@ class Handshake:
         # Time at which a waiting login is answered (ms); 0 = no login waits.
         self._answer_at_ms: i64 = 0
         self._login_refusal: errors.ConnectionException | None = None
-        self._mechanisms: list[str] = offered_mechanisms(settings.auth_mechanisms, peer.is_tls)
         self._settings: Settings = settings
         self._access: Access = access
         self._vhosts: dict[bytes, Vhost] = vhosts
@@ -155,8 +147,11 @@ class Handshake:
     def start(self, cluster_name: str) -> methods.ConnectionStart:
         """The broker's first method, connection.start; `cluster_name` is for the client."""
         properties = server_properties(cluster_name)
-        mechanisms = " ".join(self._mechanisms).encode()
+        mechanisms = " ".join(self._mechanisms()).encode()
         return methods.ConnectionStart(0, 9, properties, mechanisms, b"en_US")
+
+    def _mechanisms(self) -> list[str]:
+        return offered_mechanisms(self._settings.auth_mechanisms, self._peer.is_tls)
 
     def take(self, method: Method, now_ms: i64) -> Method | None:
         """Handle a method of the client and return the answer, or None.
@@ -183,14 +178,11 @@ class Handshake:
 
     def _on_start_ok(self, method: methods.ConnectionStartOk, now_ms: i64) -> Method | None:
         client = self._client
-        properties = read_client_properties(method.client_properties)
-        client.name = properties.name
-        client.capabilities = properties.capabilities
-        client.properties = method.client_properties
+        read_client_properties(client, method.client_properties)
         if client.name:
             self._log.named(client.name)
         mechanism = method.mechanism.decode("utf-8", "replace")
-        check_mechanism(mechanism, self._mechanisms)
+        check_mechanism(mechanism, self._mechanisms())
         client.mechanism = mechanism
         peer = self._peer
         guard = self._access.guard

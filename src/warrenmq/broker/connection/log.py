@@ -28,18 +28,21 @@ class ConnectionLog:
     """The log of one connection; `peer` is `CLIENT -> SERVER`."""
 
     def __init__(self, number: i64, peer: str) -> None:
-        self._id: str = f"<0.{number}.0>"
+        self._number: i64 = number
         self._name: str = peer
         self._user: str = ""
         self._vhost: str = ""
         self._has_ended: bool = False
-        logger.info("accepting AMQP connection %s (%s)", self._id, self._name)
+        logger.info("accepting AMQP connection %s (%s)", self._id(), self._name)
+
+    def _id(self) -> str:
+        return f"<0.{self._number}.0>"
 
     def named(self, client_name: str) -> None:
         """Log the client-provided name; all later lines carry it."""
         shown = _one_line(client_name)
         logger.info(
-            "connection %s (%s) has a client-provided name: %s", self._id, self._name, shown
+            "connection %s (%s) has a client-provided name: %s", self._id(), self._name, shown
         )
         self._name = f"{self._name} - {shown}"
 
@@ -52,7 +55,7 @@ class ConnectionLog:
         self._vhost = _one_line(vhost.decode("utf-8", "replace"))
         logger.info(
             "connection %s (%s): user '%s' authenticated and granted access to vhost '%s'",
-            self._id,
+            self._id(),
             self._name,
             self._user,
             self._vhost,
@@ -62,7 +65,7 @@ class ConnectionLog:
         """Log a failed login."""
         logger.error(
             "Error on AMQP connection %s (%s, state: starting):\n%s",
-            self._id,
+            self._id(),
             self._name,
             _one_line(text),
         )
@@ -71,7 +74,7 @@ class ConnectionLog:
         """Log that a channel is closed for `error`; `method_id` is to blame (0: no method)."""
         logger.error(
             "Channel error on connection %s (%s%s), channel %d:\n%s",
-            self._id,
+            self._id(),
             self._name,
             self._who(),
             channel,
@@ -87,7 +90,7 @@ class ConnectionLog:
             who = self._who()
         logger.error(
             "Error on AMQP connection %s (%s%s, state: %s):\n%s",
-            self._id,
+            self._id(),
             self._name,
             who,
             state,
@@ -116,7 +119,7 @@ class ConnectionLog:
             self._has_ended = True
             who = self._who()
             logger.log(
-                level, "closing AMQP connection %s (%s%s)%s", self._id, self._name, who, reason
+                level, "closing AMQP connection %s (%s%s)%s", self._id(), self._name, who, reason
             )
 
     def _who(self) -> str:

@@ -17,14 +17,21 @@ class OutputTurns:
     """The turns in one connection. Its waiting consumers are in its `rotation`."""
 
     def __init__(self) -> None:
-        # Channels that are suspended until the content they sent is written.
-        self.channels: deque[FlowHost] = deque()
+        # Channels that are suspended until the content they sent is written; None before the first
+        # one, because an empty deque takes as much memory as a whole channel.
+        self._channels: deque[FlowHost] | None = None
         self._is_consumers_turn: bool = False
+
+    def add(self, channel: FlowHost) -> None:
+        """Let the suspended `channel` wait."""
+        if self._channels is None:
+            self._channels = deque()
+        self._channels.append(channel)
 
     def serve(self, client: ChannelHost, now_ms: i64) -> None:
         """Serve those who wait, as long as the output of `client` has room."""
-        channels = self.channels
-        if len(channels) > 0:
+        channels = self._channels
+        if channels is not None and len(channels) > 0:
             # Consumers and answering channels can each fill all room alone: they alternate in
             # coming first.
             self._is_consumers_turn = not self._is_consumers_turn

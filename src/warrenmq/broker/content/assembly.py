@@ -31,6 +31,8 @@ from warrenmq.wire.primitives import unsigned64
 
 # The first four octets of a publish's content header: class 60 (basic) and weight 0.
 _BASIC_HEADER: Final = 60 << 16
+# What a channel begins with: most channels publish with other properties, or not at all.
+_NO_PROPERTIES: Final = PublishProperties(b"\x00\x00")
 
 
 def unexpected_frame(expected: i64) -> ConnectionException:
@@ -52,7 +54,7 @@ class ContentAssembly:
     def __init__(self) -> None:
         # The kind of frame that must come next.
         self.expected: i64 = FRAME_METHOD
-        self.properties: PublishProperties = PublishProperties(b"\x00\x00")
+        self.properties: PublishProperties = _NO_PROPERTIES
         # The incomplete body; None before its first frame and for a body in a single frame.
         self.body: Body | None = None
         self._size: i64 = 0

@@ -20,26 +20,31 @@ class Rotation:
     def __init__(self) -> None:
         self.count: i64 = 0
         # Waiting consumers by queue, in order of service; a queue is a key while a consumer of it
-        # waits.
-        self._by_queue: OrderedDict[QueueEnd, _QueueConsumers] = OrderedDict()
+        # waits. None before the first one: each connection and each channel has a rotation.
+        self._by_queue: OrderedDict[QueueEnd, _QueueConsumers] | None = None
 
     def add(self, consumer: Consumer) -> None:
         """Let `consumer` wait; its queue comes last if no other consumer of the queue waits."""
-        waiting = self._by_queue.get(consumer.queue)
+        by_queue = self._by_queue
+        if by_queue is None:
+            by_queue = OrderedDict()
+            self._by_queue = by_queue
+        waiting = by_queue.get(consumer.queue)
         if waiting is None:
             waiting = _QueueConsumers(self)
-            self._by_queue[consumer.queue] = waiting
+            by_queue[consumer.queue] = waiting
         waiting.add(consumer)
         self.count += 1
 
     def take(self) -> Consumer | None:
         """Remove and return the next consumer, and move its queue last; None if none waits."""
-        if len(self._by_queue) == 0:
+        by_queue = self._by_queue
+        if by_queue is None or len(by_queue) == 0:
             return None
-        queue, waiting = self._by_queue.popitem(last=False)
+        queue, waiting = by_queue.popitem(last=False)
         consumer = waiting.take()
         if not waiting.is_empty():
-            self._by_queue[queue] = waiting
+            by_queue[queue] = waiting
         self.count -= 1
         return consumer
 
@@ -61,7 +66,7 @@ class Rotation:
     def on_removed(self, consumer: Consumer, is_last: bool) -> None:
         """Forget the cancelled `consumer`; `is_last`: no other consumer of its queue waits here."""
         self.count -= 1
-        if is_last:
+        if is_last and self._by_queue is not None:
             self._by_queue.pop(consumer.queue, None)
 
 

@@ -12,6 +12,7 @@ from tests.support.awaiting import eventually
 from tests.support.brokers.amqp_frames import SocketLink
 from tests.support.brokers.amqp_peer import Peer
 from tests.support.brokers.node_thread import NodeThread
+from warrenmq.broker.connection.connection import Connection
 from warrenmq.broker.flow.throttle import WINDOW_BYTES
 from warrenmq.wire.methods import ConnectionBlocked
 
@@ -34,6 +35,11 @@ def set_memory_low(node: NodeThread, is_low: bool) -> None:
     )
 
 
+def first(node: NodeThread) -> Connection:
+    """The oldest connection."""
+    return next(iter(node.node.broker.connections))
+
+
 def blocked(node: NodeThread, heartbeat: int) -> tuple[Peer, socket.socket]:
     """Return a blocked client whose socket the broker does not read, with no data in flight."""
     set_memory_low(node, True)
@@ -42,9 +48,7 @@ def blocked(node: NodeThread, heartbeat: int) -> tuple[Peer, socket.socket]:
     for _ in range(WINDOW_BYTES // len(BODY) + 1):
         channel.publish(b"nowhere", BODY)
     peer.expect(ConnectionBlocked)
-    eventually(
-        lambda: node.call(lambda: not node.node.broker.connections[0].is_reading), "not read"
-    )
+    eventually(lambda: node.call(lambda: not first(node).is_reading), "not read")
     assert isinstance(peer.link, SocketLink)
     return peer, peer.link.socket
 
@@ -111,7 +115,7 @@ def test_a_client_that_is_there_stays(node: NodeThread) -> None:
     peer, _ = blocked(node, 1)
     # The client's system acks the broker's heartbeats. The client need not read them, and the
     # broker does not read the client's heartbeats.
-    connection = node.node.broker.connections[0]
+    connection = first(node)
     started_ms = node.node.clock.now_ms()
     eventually(
         lambda: (

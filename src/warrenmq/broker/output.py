@@ -68,6 +68,11 @@ class Output:
         return self._counted_bytes
 
     @property
+    def unsent_bytes(self) -> i64:
+        """Bytes that the socket has not accepted, as of the last `set_unsent`."""
+        return self._unsent_bytes
+
+    @property
     def sent_bytes(self) -> i64:
         """Bytes that the socket has accepted, as of the last `set_unsent`."""
         return self._taken_bytes - self._unsent_bytes

@@ -143,6 +143,7 @@ class Node:
             loop, self.broker, self.clock.now_ms, lambda: free_bytes(config.data_dir)
         )
         self.protocols: set[ClientProtocol] = set()
+        self.newcomers: set[ClientProtocol] = set()
         self.read_buffer = memoryview(bytearray(READ_BYTES))
         # Sockets that used up their share of reading in this turn.
         self.read_on: list[ClientProtocol] = []
@@ -471,8 +472,10 @@ class Node:
         # End a turn even when nothing else happens, so that space that waits for a checkpoint gets
         # one.
         self.schedule_turn()
-        self.broker.tick_connections(now_ms)
-        for protocol in list(self.protocols):
+        for connection in self.broker.tick_connections(now_ms):
+            if isinstance(connection.shell, ClientProtocol):
+                connection.shell.close_if_due(now_ms)
+        for protocol in list(self.newcomers):
             protocol.close_if_due(now_ms)
 
 

@@ -205,7 +205,7 @@ def test_an_exclusive_queue_goes_if_its_client_has_left_before_it_was_made(
     one, two, _three = cluster.nodes
     peer = Peer(one.memory.connect()).open()
     wanted = PutQueue(b"/", 0, b"q", False, False, b"")
-    one.shared.place(wanted, one.memory.broker.connections[0])
+    one.shared.place(wanted, next(iter(one.memory.broker.connections)))
     one.shared.propose([wanted], lambda failure, _now_ms: one.outcomes.append(failure))
     peer.drop()
     cluster.settle()

@@ -627,6 +627,10 @@ class Connection(ChannelHost):
             self.out.heartbeat()
             self.touch()
 
+    def needs_look(self) -> bool:
+        """Whether the shell must look at the socket, which has a deadline or takes no bytes."""
+        return self.close_at_ms != NEVER or self.out.unsent_bytes != 0 or self.is_paused()
+
     def look_at_heartbeats(self, now_ms: i64) -> None:
         """Send a heartbeat, or drop a client that is silent, if that is due."""
         self.now_ms = now_ms

@@ -21,7 +21,7 @@ SHED_AFTER_MS, the connections with the most are closed with 506 (`shed`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from typing import Final
 
 from mypy_extensions import i64
@@ -45,15 +45,15 @@ class Alarms(AlarmState):
     """The alarms of a node and their limits, in bytes.
 
     Limits are absolute, or relative to the machine's memory: `set_memory_limit` and
-    `set_disk_limit` take either. `clients` is the node's live list of connections; `wake` asks for
-    a turn.
+    `set_disk_limit` take either. `clients` are the node's connections, the oldest first, as they
+    come and go; `wake` asks for a turn.
     """
 
     def __init__(
         self,
         total_memory_bytes: i64,
         max_unfinished_bytes: i64,
-        clients: Sequence[ThrottleHost],
+        clients: Collection[ThrottleHost],
         wake: Callable[[], None],
     ) -> None:
         super().__init__(max_unfinished_bytes)
@@ -66,7 +66,7 @@ class Alarms(AlarmState):
         self.release_bytes: i64 = RELEASE_BYTES
         # None while nobody wants to know of events.
         self.events: EventListener | None = None
-        self._clients: Sequence[ThrottleHost] = clients
+        self._clients: Collection[ThrottleHost] = clients
         self._wake: Callable[[], None] = wake
         self._releasing: list[ThrottleHost] = []
 

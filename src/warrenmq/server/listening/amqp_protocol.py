@@ -74,6 +74,8 @@ class SocketHost(Protocol):
     admin: AdminNode
     memory_watch: MemoryWatch
     protocols: set[ClientProtocol]
+    # Those of them that speak neither AMQP nor the admin protocol yet: they have a deadline.
+    newcomers: set[ClientProtocol]
     # Whether AMQP clients may connect; admin sessions, and clients of the node's machine that come
     # by the control listener, always may.
     takes_clients: bool
@@ -135,6 +137,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
                 return
             self._share_bytes = _TLS_SHARE_BYTES
         self._node.protocols.add(self)
+        self._node.newcomers.add(self)
         self._node.arriving.discard(self._ends)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -174,6 +177,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._node.protocols.discard(self)
+        self._node.newcomers.discard(self)
         if self._connection is not None:
             self._connection.shell = None
             self._node.broker.disconnect(self._connection, self._node.clock.now_ms())
@@ -205,12 +209,13 @@ class ClientProtocol(asyncio.BufferedProtocol):
             transport.close()
         elif is_amqp:
             now_ms = self._node.clock.now_ms()
+            self._node.newcomers.discard(self)
             self._connection = self._connect(now_ms)
             self._connection.shell = self
             if rest:
                 self._connection.receive(rest, now_ms)
         elif header == ADMIN_HEADER:
-            self._close_at_ms = NEVER
+            self._node.newcomers.discard(self)
             self._admin = AdminSession(
                 self._node.admin,
                 transport,

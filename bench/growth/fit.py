@@ -45,10 +45,13 @@ def grouped(costs: dict[str, list[Cost]]) -> Found:
 
 
 def growth_table(found: Found, brokers: list[str]) -> str:
-    """A Markdown table, one line an operation, the highest exponent of the first broker first."""
+    """A Markdown table, one line an operation, the highest exponent of the first broker first.
+
+    Of the costs it has those of the smallest and of the largest size.
+    """
     head = ["what grows", "operation"]
     for broker in brokers:
-        head += [f"{broker}: exponent", f"{broker}: µs at each size"]
+        head += [f"{broker}: exponent", f"{broker}: µs at the least and most"]
     lines = [line(head), line(["---", "---", *["---:", "---"] * len(brokers)])]
 
     def rank(row: tuple[str, str]) -> float:
@@ -61,7 +64,13 @@ def growth_table(found: Found, brokers: list[str]) -> str:
             costs = found[row].get(broker, [])
             slope = exponent_of(costs)
             cells.append(NO_FIGURE if slope is None else f"{slope:+.2f}")
-            shown = [f"{cost.size:,}: {cost.cpu_us:,.3g}" for cost in costs]
+            ends = costs[:1] + costs[1:][-1:]
+            shown = [f"{cost.size:,}: {_rounded(cost.cpu_us)}" for cost in ends]
             cells.append(" · ".join(shown) or NO_FIGURE)
         lines.append(line(cells))
     return "\n".join(lines)
+
+
+def _rounded(value: float) -> str:
+    """A figure with three digits that count, as people write it."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -3,13 +3,15 @@
 import time
 
 from bench.brokers import Broker
-from bench.growth.axis import QUEUE, Axis, Case
+from bench.growth.axis import QUEUE, Axis, Case, Meter
 from bench.growth.clients import Publisher, connected, publish_octets, request_all
 from bench.measure import await_quiet
 from bench.scenario import MIB
 from warrenmq.perf.client import Client
 from warrenmq.wire.methods import QueueDeclare
 
+# Connections that are closed at a time.
+CLOSED = 50
 # Seconds over which the cost of doing nothing is measured.
 IDLE_S = 3.0
 
@@ -42,8 +44,16 @@ class Connections(Axis):
             used / size / 1024, "KiB",
         )  # fmt: skip
         idle_us = _idle_us(self.case)
+
+        def close_some(counting: Meter) -> None:
+            leaving = [connected(self.case.broker) for _ in range(CLOSED)]
+            with counting.counts(CLOSED):
+                for client in leaving:
+                    client.close()
+
         return {
             "open a connection and a channel": meter.cpu_us,
+            "close one": self.case.repeated(close_some),
             "message of 100 B beside them": self.case.flow("--queue", QUEUE, "--size", "100"),
             "a second of doing nothing": idle_us,
         }

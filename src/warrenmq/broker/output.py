@@ -16,8 +16,8 @@ from warrenmq.wire.method import Method
 
 # Bodies of at least this size are sent by reference.
 _BY_REFERENCE_BYTES: Final = 4096
-# A buffer that has held more than this is given back once nothing was gathered between two looks:
-# it keeps the room for what it held once, which may be 256 KiB for each connection.
+# A buffer that had more than this is given back once nothing was gathered between two looks: it
+# keeps the room for what it had once, which may be 256 KiB for each connection.
 _KEPT_BYTES: Final = 4096
 # A socket that takes less than LARGE_BYTES in this time (ms) is stuck.
 STUCK_MS: Final = 1000
@@ -52,8 +52,8 @@ class Output:
         self._parts: list[bytes | memoryview] = []
         self._parts_bytes: i64 = 0
         self._buffer: BytesWriter = BytesWriter()
-        # The most that the buffer has held, in bytes.
-        self._held_bytes: i64 = 0
+        # The most that the buffer had, in bytes.
+        self._largest_bytes: i64 = 0
         # `_taken_bytes` at the last look for an idle buffer.
         self._looked_bytes: i64 = 0
 
@@ -115,9 +115,9 @@ class Output:
         """
         if self._taken_bytes != self._looked_bytes:
             self._looked_bytes = self._taken_bytes
-        elif self._held_bytes > _KEPT_BYTES and len(self._buffer) == 0:
+        elif self._largest_bytes > _KEPT_BYTES and len(self._buffer) == 0:
             self._buffer = BytesWriter()
-            self._held_bytes = 0
+            self._largest_bytes = 0
         sent = self._taken_bytes - self._unsent_bytes
         if (
             self._counted_bytes == 0
@@ -234,9 +234,9 @@ class Output:
         self._parts_bytes += len(head) + size
 
     def _take_buffer(self) -> bytes:
-        held = self._buffer.getvalue()
+        frames = self._buffer.getvalue()
         self._buffer.truncate(0)
-        size: i64 = len(held)
-        if size > self._held_bytes:
-            self._held_bytes = size
-        return held
+        size: i64 = len(frames)
+        if size > self._largest_bytes:
+            self._largest_bytes = size
+        return frames

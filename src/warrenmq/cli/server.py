@@ -13,12 +13,13 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+from warrenmq.offline.data_directory import WORKERS_NAME
 from warrenmq.server.config.errors import ConfigError
-from warrenmq.server.config.load import Flags, read_sources
+from warrenmq.server.config.load import Flags, Loaded, read_sources
 from warrenmq.server.config.sources import Sources
 from warrenmq.server.log.output import open_log
 
@@ -29,11 +30,18 @@ logger = logging.getLogger("warren.config")
 
 def main(arguments: list[str]) -> int:
     """Run a node with `arguments` (those after `warren server`); returns the exit status."""
-    flags = flags_of(server_parser().parse_args(arguments))
-    loaded = read_sources(flags)
+    options = server_parser().parse_args(arguments)
+    read = _reader(options)
+    loaded = read()
     if loaded.errors:
         return _refuse(loaded.errors[0])
     config = loaded.config
+    if not options.supervised and (config.workers or (config.data_dir / WORKERS_NAME).is_dir()):
+        # Imported only here: most nodes have no supervisor.
+        from warrenmq.server.workers.supervisor import supervise
+
+        with _pid_file(config.pid_file):
+            return supervise(config, read, arguments)
     try:
         open_log(config.log)
     except ConfigError as error:
@@ -50,9 +58,19 @@ def main(arguments: list[str]) -> int:
     gc.enable()
     try:
         with _pid_file(config.pid_file):
-            return run_node(config, Sources(loaded.in_force, partial(read_sources, flags)))
+            return run_node(config, Sources(loaded.in_force, read))
     except ConfigError as error:
         return _refuse(str(error))
+
+
+def _reader(options: argparse.Namespace) -> Callable[[], Loaded]:
+    """A function that reads the configuration, as it is for this process."""
+    read = partial(read_sources, flags_of(options))
+    if not options.supervised:
+        return read
+    from warrenmq.server.workers.worker import begin_work, worker_sources
+
+    return partial(worker_sources, begin_work(), read)
 
 
 def _refuse(error: str) -> int:
@@ -90,6 +108,7 @@ def flags_of(options: argparse.Namespace) -> Flags:
         options.cluster,
         options.etcd,
         options.cluster_listen,
+        options.workers,
     )
 
 
@@ -101,6 +120,8 @@ def server_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add_configuration_options(parser)
+    # For the processes that a supervisor starts.
+    parser.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
     return parser
 
 
@@ -131,6 +152,11 @@ def add_configuration_options(parser: argparse.ArgumentParser) -> None:
         "--cluster-listen",
         metavar="HOST:PORT",
         help="listener for the other nodes (default: every address, 25672)",
+    )
+    add(
+        "--workers",
+        metavar="N",
+        help="run N nodes as processes that share the listeners, each on a core of its own",
     )
     add(
         "--management",

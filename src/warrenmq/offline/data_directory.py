@@ -25,6 +25,8 @@ from warrenmq.store.disk.local_file_system import LocalFileSystem
 DATABASE_NAME: Final = "node.sqlite"
 # The directory below which jobs read and write that are started over HTTP.
 JOBS_NAME: Final = "jobs"
+# The directory with the data of all nodes that share this one, but for the first.
+WORKERS_NAME: Final = "workers"
 LOCK_NAME: Final = "lock"
 VHOSTS_PATH: Final = "msg_stores/vhosts"
 # Stands for the name of a queue where a bucket of delayed messages is shown.

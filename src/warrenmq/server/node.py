@@ -16,7 +16,6 @@ import os
 import resource
 import secrets
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -44,6 +43,7 @@ from warrenmq.server.listening.control_listener import ControlListener
 from warrenmq.server.listening.listeners import ListenError, Listeners
 from warrenmq.server.listening.tls import TlsError, check_config
 from warrenmq.server.log.life_lines import LifeLines
+from warrenmq.server.log.ready_line import announce
 from warrenmq.server.management_process import ManagementProcess
 from warrenmq.server.node_process import NodeProcess
 from warrenmq.server.node_vhosts import NodeVhosts
@@ -516,17 +516,6 @@ def _raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _announce(line: str) -> None:
-    """Write the ready line to standard output, which may be a file on a full disk."""
-    try:
-        print(line, flush=True)
-    except OSError as error:
-        logger.warning("the ready line cannot be written: %s", error.strerror)
-        # The end of the process would fail with what is left in the buffer.
-        with open(os.devnull, "w") as nowhere:
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())
-
-
 def _reload(node: Node) -> None:
     node.service_manager.reloading()
     reload_node(node)
@@ -553,7 +542,7 @@ async def _run(config: Config, sources: Sources) -> int:
     loop.add_signal_handler(signal.SIGHUP, _reload, node)
     sites = SiteOptions(config.management, config.prometheus)
     management = ManagementProcess(config.data_dir, sites)
-    _announce(f"warren is ready: {listeners} management={management.where}")
+    announce(f"warren is ready: {listeners} management={management.where}")
     node.service_manager.ready()
     management.start()
     release_code()

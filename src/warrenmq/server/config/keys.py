@@ -59,6 +59,9 @@ SEGMENT_ENTRIES: Final = 16384
 SIZE_MAX: Final = 2**60
 INTEGER_MAX: Final = 2**31 - 1
 
+# Most nodes of one supervisor: more than any machine has cores.
+WORKERS_MAX: Final = 1024
+
 # Spellings of one setting: the definitions that a start imports.
 DEFINITIONS_KEYS: Final = (
     "load_definitions",
@@ -103,6 +106,7 @@ _NODE: Final = (
     Key("data_dir", "data_dir", path, RESTART),
     Key("node_name", "node_name", node_name, RESTART),
     Key("pid_file", "pid_file", path, RESTART),
+    Key("workers", "workers", integer(0, WORKERS_MAX), RESTART),
     Key("cluster_name", "cluster_name", text, CONNECT),
     *(
         Key(

@@ -124,6 +124,7 @@ class Flags(NamedTuple):
     cluster: str | None = None
     etcd: str | None = None
     cluster_listen: str | None = None
+    workers: str | None = None
 
 
 class Loaded:
@@ -242,6 +243,7 @@ def _flag_settings(flags: Flags, errors: list[str]) -> list[Setting]:
         ("--etcd", "cluster.etcd", flags.etcd),
         ("--cluster-listen", "cluster.listen", flags.cluster_listen),
         ("--management", "management.listen", flags.management),
+        ("--workers", "workers", flags.workers),
     ):
         if given is not None:
             settings.append(Setting(flag, name, given, is_alias=True))

@@ -59,6 +59,8 @@ class Config:
     cluster_name: str = ""
     # File that holds the process id while the node runs.
     pid_file: Path | None = None
+    # Nodes that share the listeners, each a process; 0 = this process is the only node.
+    workers: int = 0
     # The default user and vhost are created only in an empty data directory.
     default_user: str = "guest"
     default_pass: str = field(default="guest", repr=False)

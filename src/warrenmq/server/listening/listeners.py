@@ -136,10 +136,10 @@ class Listeners:
         for is_tls, addresses in ((False, config.tcp_listeners), (True, config.ssl_listeners)):
             for address in addresses:
                 try:
-                    self.all.append(Listener(bound_socket(*address), is_tls))
-                except OSError as error:
+                    self.all.append(bound_listener(address, is_tls, config.tcp.shares_ports))
+                except ListenError:
                     self.close()
-                    raise ListenError(_listen_fault(address, is_tls, error)) from None
+                    raise
 
     def start(self) -> None:
         """Accept clients. Raises ListenError, and leaves no socket open then."""
@@ -333,10 +333,19 @@ def _set_options(client: socket.socket, options: TcpOptions) -> None:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
 
 
-def bound_socket(host: str, port: int) -> socket.socket:
+def bound_listener(address: Address, is_tls: bool, shares_port: bool = False) -> Listener:
+    """A listener that has its address and does not listen yet. Raises ListenError."""
+    try:
+        return Listener(bound_socket(*address, shares_port), is_tls)
+    except OSError as error:
+        raise ListenError(_listen_fault(address, is_tls, error)) from None
+
+
+def bound_socket(host: str, port: int, shares_port: bool = False) -> socket.socket:
     """A socket that has its address and does not listen yet. Raises OSError.
 
-    The hosts "" and "::" mean every address, IPv4 and IPv6, on one port.
+    The hosts "" and "::" mean every address, IPv4 and IPv6, on one port. With `shares_port` other
+    sockets of this user that say the same may have the address, too.
     """
     is_every = host in ("", "::")
     is_dual = is_every and socket.has_dualstack_ipv6()
@@ -350,6 +359,8 @@ def bound_socket(host: str, port: int) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shares_port:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not is_dual)
         listener.bind((address, port))

@@ -29,7 +29,14 @@ def stamp(created_s: float) -> str:
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats events with RabbitMQ's names of the fields: time, level, msg, and `domain`."""
+    """Formats events with RabbitMQ's names of the fields: time, level, msg, and `domain`.
+
+    With a `writer` there is a field for it.
+    """
+
+    def __init__(self, writer: str = "") -> None:
+        super().__init__()
+        self._writer = writer
 
     def format(self, record: logging.LogRecord) -> str:
         import json  # Imported late: most logs are plain text.
@@ -40,6 +47,8 @@ class JsonFormatter(logging.Formatter):
             "msg": record.getMessage(),
             "domain": record.name,
         }
+        if self._writer:
+            fields["process"] = self._writer
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
         return json.dumps(fields, ensure_ascii=False)
@@ -71,7 +80,10 @@ def open_log(options: LogOptions) -> None:
         # Standard output carries only the ready line, so that a script can wait for it.
         handlers.append(
             _prepared(
-                logging.StreamHandler(sys.stderr), options.console_level, options.console_formatter
+                logging.StreamHandler(sys.stderr),
+                options.console_level,
+                options.console_formatter,
+                options.writer,
             )
         )
     root = logging.getLogger()
@@ -90,12 +102,15 @@ def open_log(options: LogOptions) -> None:
             logging.getLogger(name).setLevel(level)
 
 
-def _prepared(handler: logging.Handler, level: str, formatter: str) -> logging.Handler:
+def _prepared(
+    handler: logging.Handler, level: str, formatter: str, writer: str = ""
+) -> logging.Handler:
     handler.setLevel(LEVELS[level])
     if formatter == "json":
-        handler.setFormatter(JsonFormatter())
+        handler.setFormatter(JsonFormatter(writer))
     else:
-        handler.setFormatter(_PlainFormatter(_PLAIN_TEXT))
+        place = f"%(name)s: {writer}:" if writer else "%(name)s:"
+        handler.setFormatter(_PlainFormatter(_PLAIN_TEXT.replace("%(name)s:", place)))
     return handler
 
 

@@ -5,7 +5,7 @@ The node parses them and hands them, as JSON, to the management process, which l
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
@@ -108,6 +108,22 @@ class HttpOptions:
             chosen = tls_port if self.ssl.port is None else self.ssl.port
             found.append(Listening(self.ssl.ip or "", chosen, self.ssl, self.tls))
         return found
+
+    def shifted(self, by: int, port: int, tls_port: int) -> Self:
+        """These options with ports that are higher `by`, given the default ports; 0 stays."""
+        if self.is_off:
+            return self
+        found, listen, ssl = self.listening(port, tls_port), self.listen, self.ssl
+        if self._has_tls_listener:
+            ssl = ssl._replace(port=shifted_port(found.pop().port, by))
+        if found:
+            listen = (found[0].host, shifted_port(found[0].port, by))
+        return replace(self, listen=listen, ssl=ssl)
+
+
+def shifted_port(port: int, by: int) -> int:
+    """The port that is higher `by`; 0, any free port, stays."""
+    return port + by if port else 0
 
 
 @dataclass(frozen=True)

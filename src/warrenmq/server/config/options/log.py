@@ -58,3 +58,5 @@ class LogOptions(NamedTuple):
     rotation_count: int = 0
     # (category, level) of the categories that have a level of their own.
     levels: tuple[tuple[str, str], ...] = ()
+    # The process that writes, in each line, if several share an output; "" = only one does.
+    writer: str = ""

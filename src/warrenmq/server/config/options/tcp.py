@@ -16,3 +16,5 @@ class TcpOptions(NamedTuple):
     # With linger, a close waits `linger_timeout_s` for unsent bytes and then resets the connection.
     linger: bool = False
     linger_timeout_s: int = 0
+    # Other nodes of this user listen on the same ports: the system deals connections out to all.
+    shares_ports: bool = False

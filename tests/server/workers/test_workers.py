@@ -1,0 +1,201 @@
+"""Several nodes behind one port: real processes, real clients, SIGKILL."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import pika
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import AMQPError
+
+from tests.support.awaiting import eventually
+from tests.support.brokers.process import BrokerProcess
+from tests.support.cluster.trio import Printed, warrenctl
+from warrenmq.admin.client.control_file import ControlFileError, read_control_file
+
+COUNT = 2
+QUEUES = [f"q{worker}" for worker in range(COUNT)]
+MESSAGES = [b"m%d" % number for number in range(50)]
+PERSISTENT = pika.BasicProperties(delivery_mode=2)
+
+
+class Workers(BrokerProcess):
+    """A supervisor with two workers."""
+
+    def __init__(self, directory: Path, *settings: str) -> None:
+        super().__init__(directory, f"workers={COUNT}", *settings)
+
+    def data_of(self, worker: int) -> Path:
+        """The data directory of a worker."""
+        data = self.directory / "data"
+        return data / "workers" / str(worker) if worker else data
+
+    def ctl(self, worker: int, *arguments: str) -> Printed:
+        """Run `warrenctl` on a worker."""
+        return warrenctl(self.data_of(worker), *arguments)
+
+    def pids(self) -> list[int]:
+        """The processes of the workers, 0 for one that is not ready."""
+        found = []
+        for worker in range(COUNT):
+            try:
+                pid = read_control_file(self.data_of(worker)).pid
+            except ControlFileError:
+                pid = 0
+            found.append(pid if pid and _runs(pid) else 0)
+        return found
+
+    @contextmanager
+    def channel_to_each(self) -> Iterator[list[BlockingChannel]]:
+        """A channel in confirm mode to each worker: the port deals connections out by chance."""
+        with ExitStack() as stack:
+            found: dict[str, BlockingChannel] = {}
+            while len(found) < COUNT:
+                connection = pika.BlockingConnection(pika.URLParameters(self.uri))
+                stack.callback(_close, connection)
+                node = self._node_of(connection)
+                if node not in found:
+                    found[node] = connection.channel()
+                    found[node].confirm_delivery()
+            yield [found[node] for node in sorted(found, key=len)]
+
+    def _node_of(self, connection: pika.BlockingConnection) -> str:
+        port = connection._impl._transport._sock.getsockname()[1]
+        rows = self.ctl(0, "-s", "list_connections", "peer_port", "pid").rows()
+        (pid,) = [pid for peer, pid in rows if peer == str(port)]
+        return pid.partition("@")[0].strip("<")
+
+
+def _close(connection: pika.BlockingConnection) -> None:
+    # Its worker may have been killed.
+    with suppress(AMQPError):
+        connection.close()
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def publish_all(channel: BlockingChannel, queue: str) -> None:
+    """Publish MESSAGES, each confirmed."""
+    for message in MESSAGES:
+        channel.basic_publish("", queue, message, PERSISTENT, mandatory=True)
+
+
+def bodies(channel: BlockingChannel, queue: str) -> list[bytes]:
+    """The messages of a queue, which are taken from it."""
+    found = []
+    while (got := channel.basic_get(queue, auto_ack=True))[0] is not None:
+        found.append(got[2])
+    return found
+
+
+def assert_holds_what_it_has(broker: Workers) -> None:
+    """A second supervisor gets neither the directory nor the port."""
+    same_directory = Workers(broker.directory)
+    same_port = Workers(broker.directory / "other")
+    same_port.port = broker.port
+    for second, fault in (
+        (same_directory, "is in use by the workers of another supervisor"),
+        (same_port, "another program uses it, perhaps another node"),
+    ):
+        assert second.refused() == 1
+        assert fault in second.log_path.read_text().splitlines()[-1]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Workers]:
+    broker = Workers(tmp_path)
+    yield broker
+    pids = broker.pids()
+    broker.kill()
+    # They stop when their supervisor has ended.
+    eventually(lambda: not any(pid and _runs(pid) for pid in pids), "no worker is left")
+
+
+def test_workers_are_one_broker_that_survives_their_deaths(broker: Workers, tmp_path: Path) -> None:
+    """A lone node becomes one of them, with its queue; no confirmed message is lost."""
+    alone = BrokerProcess(tmp_path)
+    alone.port = broker.port
+    alone.start()
+    with pika.BlockingConnection(pika.URLParameters(alone.uri)) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.queue_declare("old", durable=True)
+        publish_all(channel, "old")
+    assert alone.stop() == 0
+
+    broker.start()
+    killed = broker.pids()
+    with broker.channel_to_each() as channels:
+        for channel, queue in zip(channels, QUEUES, strict=True):
+            channel.queue_declare(queue, durable=True)
+        for queue in QUEUES:
+            publish_all(channels[0], queue)
+        assert channels[1].queue_declare("q0", passive=True).method.message_count == len(MESSAGES)
+        assert_holds_what_it_has(broker)
+        os.kill(killed[1], signal.SIGKILL)
+        eventually(lambda: 0 not in broker.pids() and broker.pids() != killed, "worker 1 is back")
+        assert channels[0].queue_declare("q0", passive=True).method.message_count == len(MESSAGES)
+    assert broker.pids()[0] == killed[0]
+    assert broker.ctl(0, "await_online_nodes", str(COUNT)).code == 0
+    with broker.channel_to_each() as channels:
+        assert bodies(channels[0], "q1") == MESSAGES
+        publish_all(channels[0], "q1")
+
+    # Without their supervisor they stop; a new one finds everything.
+    assert broker.process is not None
+    orphans = broker.pids()
+    broker.process.kill()
+    broker.process.wait()
+    eventually(lambda: not any(_runs(pid) for pid in orphans), "the orphans have stopped")
+    broker.kill()
+    broker.start()
+    workers = broker.pids()
+    with broker.channel_to_each() as channels:
+        for queue in ("old", *QUEUES):
+            assert bodies(channels[1], queue) == MESSAGES
+    broker.process.send_signal(signal.SIGHUP)
+    eventually(
+        lambda: broker.log_path.read_text().count("configuration reloaded") == COUNT,
+        "both workers read the configuration again",
+    )
+    assert broker.stop() == 0
+    assert not any(_runs(pid) for pid in workers)
+
+    # The data of a worker cannot be left out, and the definitions are those of all.
+    alone.process = None
+    for settings, fault in (
+        ((), "belongs to workers, which share its definitions: start it with --workers 2"),
+        (("workers=1",), "worker 1 has data in"),
+    ):
+        alone.settings = settings
+        assert alone.refused() == 1
+        assert fault in alone.log_path.read_text().splitlines()[-1]
+
+
+def test_worker_that_cannot_start_stops_all(broker: Workers) -> None:
+    """Nothing is ready, nothing is left, and the last line names the worker."""
+    broken = broker.data_of(1)
+    broken.parent.mkdir(parents=True)
+    broken.write_text("no directory")
+    assert broker.refused() == 1
+    lines = broker.log_path.read_text().splitlines()
+    fault = "worker 1 cannot start: it has ended with status 1; all workers are stopped"
+    assert any(fault in line for line in lines), lines
+    assert lines[-1].endswith("all workers have ended")
+    assert broker.pids() == [0, 0]
+
+
+def test_wrong_numbers_of_workers_are_refused_in_one_line(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path, "workers=two")
+    assert broker.refused() == 2
+    (line,) = broker.log_path.read_text().splitlines()
+    assert line.startswith("warren: --set workers=two: ")

@@ -73,18 +73,13 @@ class KeyStoreServer:
         self._is_spoilt = False
         self._server: asyncio.Server | None = None
         self._expiring: asyncio.Task[None] | None = None
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._watchers: set[_Watcher] = set()
         # The newest revision that is on the disk.
         self._written = self._store.revision
         self._writing: asyncio.Task[None] | None = None
         # Replies that wait for the next write.
         self._waiting: list[asyncio.Future[None]] = []
-
-    @property
-    def is_new(self) -> bool:
-        """Whether nothing was ever stored."""
-        return self._store.revision == 0
 
     async def start(self) -> str:
         """Serve on a free port; returns the URL. Raises OSError."""
@@ -99,8 +94,8 @@ class KeyStoreServer:
         self._server.close()
         self._expiring.cancel()
         connections = list(self._connections)
-        for connection in connections:
-            connection.cancel()
+        for writer in self._connections.values():
+            writer.transport.abort()
         await asyncio.gather(self._expiring, *connections, return_exceptions=True)
         if self._writing is not None:
             await self._writing
@@ -111,7 +106,7 @@ class KeyStoreServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._connections.add(task)
+        self._connections[task] = writer
         try:
             while await self._serve_request(reader, writer):
                 await writer.drain()
@@ -119,7 +114,7 @@ class KeyStoreServer:
             # The client has left, or does not speak HTTP.
             pass
         finally:
-            self._connections.discard(task)
+            del self._connections[task]
             writer.transport.abort()
 
     async def _serve_request(

@@ -168,33 +168,23 @@ class KeyStore:
         Raises DuplicateKey and UnknownLease, and changes nothing then.
         """
         succeeded = all(self._holds(compare) for compare in compares)
+        for branch in (then, otherwise):
+            _check_keys(branch)
         operations = then if succeeded else otherwise
-        self._check(operations)
+        for each in operations:
+            if isinstance(each, RawPut) and each.lease and each.lease not in self._leases:
+                raise UnknownLease
         change = _Change(self.revision + 1)
         results = tuple(self._carry_out(operation, change) for operation in operations)
         self._end(change)
         return TxnResult(succeeded, self.revision, results)
 
     def _holds(self, compare: Compare) -> bool:
-        if compare.range_end:
-            keys = [self._keys[key] for key in self._in_range(compare.key, compare.range_end)]
-            return all(_compares(compare, key) for key in keys)
-        known = self._keys.get(compare.key)
-        if known is None and compare.target == "VALUE":
-            # A key that is not there has no value, not even an empty one.
-            return False
-        return _compares(compare, known or KeyValue(compare.key))
-
-    def _check(self, operations: Sequence[Operation]) -> None:
-        puts = [each for each in operations if isinstance(each, RawPut)]
-        deletions = [each for each in operations if isinstance(each, RawDelete)]
-        if len({each.key for each in puts}) < len(puts):
-            raise DuplicateKey
-        for put in puts:
-            if any(_is_in(put.key, each.key, each.range_end) for each in deletions):
-                raise DuplicateKey
-            if put.lease and put.lease not in self._leases:
-                raise UnknownLease
+        keys = [self._keys[key] for key in self._in_range(compare.key, compare.range_end)]
+        if not keys:
+            # A key that is not there has no value, not even an empty one; else it is all zeros.
+            return compare.target != "VALUE" and _compares(compare, KeyValue(compare.key))
+        return all([_compares(compare, key) for key in keys])
 
     def _carry_out(self, operation: Operation, change: _Change) -> OperationResult:
         if isinstance(operation, RawGet):
@@ -305,6 +295,17 @@ class _Change:
         """Add what happened to a key, and what it was before."""
         self.events.append(event)
         self.before.append(before)
+
+
+def _check_keys(operations: Sequence[Operation]) -> None:
+    """Raise DuplicateKey if a key is written twice, or deleted and written."""
+    written = [each.key for each in operations if isinstance(each, RawPut)]
+    deletions = [each for each in operations if isinstance(each, RawDelete)]
+    if len(set(written)) < len(written):
+        raise DuplicateKey
+    for each in deletions:
+        if any([_is_in(key, each.key, each.range_end) for key in written]):
+            raise DuplicateKey
 
 
 def _is_in(key: bytes, start: bytes, range_end: bytes) -> bool:

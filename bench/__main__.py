@@ -2,8 +2,8 @@
 
 The JSON lines hold every single result. `python -m bench ceiling` measures the load generator alone
 instead. `python -m bench archive`, `backlog`, `cluster`, `counts`, `disk`, `growth`,
-`interference`, `many-queues`, `memory`, `mirrors`, `soak`, `spark-rates` and `store-tables` are
-scenarios with options of their own (`--help`).
+`interference`, `many-queues`, `memory`, `mirrors`, `soak`, `spark-rates`, `store-tables` and
+`workers` are scenarios with options of their own (`--help`).
 """
 
 import argparse
@@ -16,7 +16,18 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench import archive, backlog, cluster, disk, interference, many_queues, memory, mirrors, soak
+from bench import (
+    archive,
+    backlog,
+    cluster,
+    disk,
+    interference,
+    many_queues,
+    memory,
+    mirrors,
+    soak,
+    workers,
+)
 from bench.brokers import (
     AskedWarrenBroker,
     Broker,
@@ -73,6 +84,7 @@ SCENARIOS = {
     "soak": soak.main,
     "spark-rates": spark_rates,
     "store-tables": store_tables,
+    "workers": workers.main,
 }
 
 

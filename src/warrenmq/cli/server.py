@@ -13,13 +13,13 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 from warrenmq.offline.data_directory import WORKERS_NAME
 from warrenmq.server.config.errors import ConfigError
-from warrenmq.server.config.load import Flags, Loaded, read_sources
+from warrenmq.server.config.load import Flags, read_sources
 from warrenmq.server.config.sources import Sources
 from warrenmq.server.log.output import open_log
 
@@ -31,13 +31,19 @@ logger = logging.getLogger("warren.config")
 def main(arguments: list[str]) -> int:
     """Run a node with `arguments` (those after `warren server`); returns the exit status."""
     options = server_parser().parse_args(arguments)
-    read = _reader(options)
+    read = partial(read_sources, flags_of(options))
+    place = None
+    if options.supervised:
+        # Imported only here, and below: most nodes have no supervisor.
+        from warrenmq.server.workers.worker import begin_work, steering_of, worker_sources
+
+        place = begin_work()
+        read = partial(worker_sources, place, read)
     loaded = read()
     if loaded.errors:
         return _refuse(loaded.errors[0])
     config = loaded.config
-    if not options.supervised and (config.workers or (config.data_dir / WORKERS_NAME).is_dir()):
-        # Imported only here: most nodes have no supervisor.
+    if place is None and (config.workers or (config.data_dir / WORKERS_NAME).is_dir()):
         from warrenmq.server.workers.supervisor import supervise
 
         with _pid_file(config.pid_file):
@@ -58,19 +64,10 @@ def main(arguments: list[str]) -> int:
     gc.enable()
     try:
         with _pid_file(config.pid_file):
-            return run_node(config, Sources(loaded.in_force, read))
+            steering = None if place is None else steering_of(place)
+            return run_node(config, Sources(loaded.in_force, read), steering)
     except ConfigError as error:
         return _refuse(str(error))
-
-
-def _reader(options: argparse.Namespace) -> Callable[[], Loaded]:
-    """A function that reads the configuration, as it is for this process."""
-    read = partial(read_sources, flags_of(options))
-    if not options.supervised:
-        return read
-    from warrenmq.server.workers.worker import begin_work, worker_sources
-
-    return partial(worker_sources, begin_work(), read)
 
 
 def _refuse(error: str) -> int:

@@ -41,6 +41,7 @@ from warrenmq.server.listening.addresses import Ends
 from warrenmq.server.listening.amqp_protocol import READ_BYTES, ClientProtocol
 from warrenmq.server.listening.control_listener import ControlListener
 from warrenmq.server.listening.listeners import ListenError, Listeners
+from warrenmq.server.listening.steering import Handover, Steering
 from warrenmq.server.listening.tls import TlsError, check_config
 from warrenmq.server.log.life_lines import LifeLines
 from warrenmq.server.log.ready_line import announce
@@ -105,10 +106,17 @@ _RESERVED_DESCRIPTORS = 64
 class Node:
     """A running node. All its methods run on `loop`, but for those named `..._in_thread`."""
 
-    def __init__(self, config: Config, sources: Sources, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        config: Config,
+        sources: Sources,
+        loop: asyncio.AbstractEventLoop,
+        steering: Steering | None = None,
+    ) -> None:
         self.config = config
         self.sources = sources
         self.loop = loop
+        self.steering = steering
         self._is_turn_scheduled = False
         self.broker = Broker(
             broker_settings(config, total_memory_bytes()),
@@ -240,6 +248,8 @@ class Node:
         nodes = "" if self._cluster is None else f" nodes={await self._cluster.begin()}"
         await self.import_definitions()
         self._listening.start()
+        if self.steering is not None:
+            self.steering.start(self.loop, self._take_over)
         self._control_listener.start(self.config.node_name, os.getpid(), self._data.reserve)
         self.listeners = [
             ("amqp/ssl" if each.is_tls else "amqp", *each.address) for each in self._listening.all
@@ -301,6 +311,8 @@ class Node:
         assert self._workers is not None and self._vhosts is not None
         self._listening.close()
         self._control_listener.close()
+        if self.steering is not None:
+            self.steering.stop(self.loop)
         self.backups.stop()
         for vhost in self.broker.vhosts.values():
             vhost.staging.stop()
@@ -336,6 +348,9 @@ class Node:
         for _ in steps:
             self._end_turn()
             await asyncio.sleep(0.001)
+
+    def _take_over(self, ends: Ends, handover: Handover) -> ClientProtocol:
+        return ClientProtocol(self, ends, None, handover=handover)
 
     # -- sockets -----------------------------------------------------------------------------------
 
@@ -522,14 +537,14 @@ def _reload(node: Node) -> None:
     node.service_manager.ready()
 
 
-async def _run(config: Config, sources: Sources) -> int:
+async def _run(config: Config, sources: Sources, steering: Steering | None) -> int:
     loop = asyncio.get_running_loop()
     _raise_descriptor_limit()
     try:
         # Before the node starts: the management process would find faulty certificates later.
         if fault := check_config(config):
             raise TlsError(fault)
-        node = Node(config, sources, loop)
+        node = Node(config, sources, loop, steering)
         listeners = await node.start()
     except DefinitionsLostError as error:
         logger.error("cannot start: %s", error)
@@ -551,11 +566,12 @@ async def _run(config: Config, sources: Sources) -> int:
     return 0
 
 
-def run(config: Config, sources: Sources) -> int:
+def run(config: Config, sources: Sources, steering: Steering | None = None) -> int:
     """Run a node until SIGTERM or SIGINT; returns the exit status.
 
-    SIGHUP reloads the configuration from `sources`.
+    SIGHUP reloads the configuration from `sources`. `steering` hands clients over to other nodes
+    that share the listeners.
     """
     with contextlib.suppress(KeyboardInterrupt):
-        return uvloop.run(_run(config, sources))
+        return uvloop.run(_run(config, sources, steering))
     return 0

@@ -6,7 +6,8 @@ from pathlib import Path
 from warrenmq.server.config.load import load
 from warrenmq.server.workers.worker import WorkerPlace, as_worker
 
-STORE = WorkerPlace(0, 4, "http://127.0.0.1:1", "u", "p", (("", 5672),), ())
+NAMES = ("a@h", "a-1@h", "a-2@h", "a-3@h")
+STORE = WorkerPlace(0, NAMES, "http://127.0.0.1:1", "u", "p", (("", 5672),), ())
 
 
 def place(number: int) -> WorkerPlace:
@@ -59,4 +60,4 @@ def test_workers_of_a_cluster_on_etcd_have_ports_for_nodes_in_a_row() -> None:
 
 
 def replace_url(given: WorkerPlace) -> WorkerPlace:
-    return WorkerPlace(given.number, given.count, "", "", "", given.tcp_listeners, ())
+    return WorkerPlace(given.number, given.names, "", "", "", given.tcp_listeners, ())

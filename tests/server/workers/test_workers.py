@@ -4,13 +4,12 @@ import fcntl
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
-from pika.exceptions import AMQPError
 
 from tests.support.awaiting import eventually
 from tests.support.brokers.process import BrokerProcess
@@ -19,6 +18,7 @@ from warrenmq.admin.client.control_file import ControlFileError, read_control_fi
 
 COUNT = 2
 QUEUES = [f"q{worker}" for worker in range(COUNT)]
+WORKERS = ("warren", "warren-1")
 MESSAGES = [b"m%d" % number for number in range(50)]
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 
@@ -50,30 +50,31 @@ class Workers(BrokerProcess):
         return found
 
     @contextmanager
-    def channel_to_each(self) -> Iterator[list[BlockingChannel]]:
-        """A channel in confirm mode to each worker: the port deals connections out by chance."""
-        with ExitStack() as stack:
-            found: dict[str, BlockingChannel] = {}
-            while len(found) < COUNT:
-                connection = pika.BlockingConnection(pika.URLParameters(self.uri))
-                stack.callback(_close, connection)
-                node = self._node_of(connection)
-                if node not in found:
-                    found[node] = connection.channel()
-                    found[node].confirm_delivery()
-            yield [found[node] for node in sorted(found, key=len)]
+    def client(self) -> Iterator[BlockingChannel]:
+        """A channel in confirm mode of a new client, accepted by any of the workers."""
+        connection = pika.BlockingConnection(pika.URLParameters(self.uri))
+        channel = connection.channel()
+        channel.confirm_delivery()
+        try:
+            yield channel
+        finally:
+            connection.close()
 
-    def _node_of(self, connection: pika.BlockingConnection) -> str:
-        port = connection._impl._transport._sock.getsockname()[1]
+    def node_of(self, channel: BlockingChannel) -> str:
+        """The worker that serves a client."""
+        port = channel.connection._impl._transport._sock.getsockname()[1]
         rows = self.ctl(0, "-s", "list_connections", "peer_port", "pid").rows()
         (pid,) = [pid for peer, pid in rows if peer == str(port)]
-        return pid.partition("@")[0].strip("<")
+        return _node(pid)
+
+    def homes(self) -> dict[str, str]:
+        """The worker that has each queue."""
+        rows = self.ctl(0, "-s", "list_queues", "name", "pid").rows()
+        return {name: _node(pid) for name, pid in rows}
 
 
-def _close(connection: pika.BlockingConnection) -> None:
-    # Its worker may have been killed.
-    with suppress(AMQPError):
-        connection.close()
+def _node(pid: str) -> str:
+    return pid.partition("@")[0].strip("<")
 
 
 def _runs(pid: int) -> bool:
@@ -135,21 +136,25 @@ def test_workers_are_one_broker_that_survives_their_deaths(broker: Workers, tmp_
 
     broker.start()
     killed = broker.pids()
-    with broker.channel_to_each() as channels:
-        for channel, queue in zip(channels, QUEUES, strict=True):
+    for queue in QUEUES:
+        with broker.client() as channel:
             channel.queue_declare(queue, durable=True)
-        for queue in QUEUES:
-            publish_all(channels[0], queue)
-        assert channels[1].queue_declare("q0", passive=True).method.message_count == len(MESSAGES)
+            publish_all(channel, queue)
+    homes = broker.homes()
+    assert set(homes.values()) == set(WORKERS)
+    here, there = ({home: queue for queue, home in homes.items()}[node] for node in WORKERS)
+    with broker.client() as survivor:
+        assert bodies(survivor, here) == MESSAGES
         assert_holds_what_it_has(broker)
         os.kill(killed[1], signal.SIGKILL)
         eventually(lambda: 0 not in broker.pids() and broker.pids() != killed, "worker 1 is back")
-        assert channels[0].queue_declare("q0", passive=True).method.message_count == len(MESSAGES)
+        publish_all(survivor, here)
     assert broker.pids()[0] == killed[0]
     assert broker.ctl(0, "await_online_nodes", str(COUNT)).code == 0
-    with broker.channel_to_each() as channels:
-        assert bodies(channels[0], "q1") == MESSAGES
-        publish_all(channels[0], "q1")
+    assert broker.homes() == homes
+    with broker.client() as channel:
+        assert bodies(channel, there) == MESSAGES
+        publish_all(channel, there)
 
     # Without their supervisor they stop; a new one finds everything.
     assert broker.process is not None
@@ -160,9 +165,9 @@ def test_workers_are_one_broker_that_survives_their_deaths(broker: Workers, tmp_
     broker.kill()
     broker.start()
     workers = broker.pids()
-    with broker.channel_to_each() as channels:
-        for queue in ("old", *QUEUES):
-            assert bodies(channels[1], queue) == MESSAGES
+    for queue in ("old", *QUEUES):
+        with broker.client() as channel:
+            assert bodies(channel, queue) == MESSAGES
     broker.process.send_signal(signal.SIGHUP)
     eventually(
         lambda: broker.log_path.read_text().count("configuration reloaded") == COUNT,
@@ -180,6 +185,40 @@ def test_workers_are_one_broker_that_survives_their_deaths(broker: Workers, tmp_
         alone.settings = settings
         assert alone.refused() == 1
         assert fault in alone.log_path.read_text().splitlines()[-1]
+
+
+def test_clients_are_served_by_the_worker_that_has_their_queue(broker: Workers) -> None:
+    """Whoever accepts them, and whatever they do first; they notice nothing."""
+    broker.start()
+    with broker.client() as channel:
+        for queue in QUEUES:
+            channel.queue_declare(queue, durable=True)
+            channel.exchange_declare("by-key", "direct")
+            channel.queue_bind(queue, "by-key", queue)
+    homes = broker.homes()
+    assert set(homes.values()) == set(WORKERS)
+    for _ in range(4):
+        for queue in QUEUES:
+            with broker.client() as publisher, broker.client() as consumer:
+                # The default exchange, another one, and a declaration lead to the queue.
+                publisher.basic_publish("by-key", queue, b"1", PERSISTENT, mandatory=True)
+                publisher.basic_publish("", queue, b"2", PERSISTENT, mandatory=True)
+                consumer.basic_qos(prefetch_count=1)
+                consumer.exchange_declare("by-key", "direct")
+                consumer.queue_declare(queue, durable=True)
+                found = []
+                # The queue that was declared last.
+                for method, _, body in consumer.consume("", inactivity_timeout=None):
+                    found.append(body)
+                    consumer.basic_ack(method.delivery_tag)
+                    if len(found) == 2:
+                        break
+                consumer.cancel()
+                assert found == [b"1", b"2"]
+                nodes = {broker.node_of(publisher), broker.node_of(consumer)}
+                assert nodes == {homes[queue]}
+    assert broker.errors() == []
+    assert "[WARNING]" not in broker.log_path.read_text()
 
 
 def test_worker_that_cannot_start_stops_all(broker: Workers) -> None:

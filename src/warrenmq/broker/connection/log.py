@@ -104,6 +104,10 @@ class ConnectionLog:
         else:
             self._end(logging.INFO, "")
 
+    def handed_over(self, worker: i64) -> None:
+        """Log that another worker of this machine serves the client from now on."""
+        self._end(logging.INFO, f": worker {worker} goes on with it")
+
     def heartbeats_missed(self, timeout_s: i64) -> None:
         """Log that the peer counts as dead, because it missed its heartbeats."""
         self._end(logging.ERROR, f":\nmissed heartbeats from client, timeout: {timeout_s}s")

@@ -22,11 +22,13 @@ from warrenmq.admin.server import AdminSession
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.connection.connection import Connection
 from warrenmq.broker.connection.handshake import NEVER, handshake_deadline_ms
-from warrenmq.broker.connection.states import CLOSED
+from warrenmq.broker.connection.states import CLOSED, RUNNING
 from warrenmq.server.clock import Clock
 from warrenmq.server.config.settings import Config
 from warrenmq.server.listening.addresses import Ends, shown
 from warrenmq.server.listening.certificate_name import peer_certificate
+from warrenmq.server.listening.guide import GO_ON, Guide
+from warrenmq.server.listening.steering import Handover, Steering
 from warrenmq.server.listening.tls import PeerChains
 from warrenmq.server.resources.memory_watch import MemoryWatch
 from warrenmq.store.disk.line_limit import LineLimit
@@ -81,6 +83,8 @@ class SocketHost(Protocol):
     takes_clients: bool
     # Read buffer of all sockets, READ_BYTES long.
     read_buffer: memoryview
+    # None: no other node of this machine shares the listeners.
+    steering: Steering | None
     # Sockets that used up their share of reading in this turn; the node resumes them in the next.
     read_on: list[ClientProtocol]
 
@@ -99,10 +103,16 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
     `ends` are its addresses; `chains` checks the client's certificate after a TLS handshake.
     `is_control`: the socket is of the control listener, for which the node always takes clients.
+    `handover`: the client comes from another worker, with this.
     """
 
     def __init__(
-        self, node: SocketHost, ends: Ends, chains: PeerChains | None, is_control: bool = False
+        self,
+        node: SocketHost,
+        ends: Ends,
+        chains: PeerChains | None,
+        is_control: bool = False,
+        handover: Handover | None = None,
     ) -> None:
         self._node = node
         self._ends = ends
@@ -116,6 +126,13 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._share_bytes = READ_BYTES
         self._is_reading = True
         self._close_at_ms = NEVER
+        self._handover = handover
+        # Until the client has shown which worker has its queue; None: it stays here. Neither the
+        # keys of TLS nor a PROXY header can be handed over.
+        self._guide: Guide | None = None
+        steering = node.steering
+        if steering is not None and chains is None and not is_control and handover is None:
+            self._guide = None if node.config.proxy_protocol else steering.guide()
 
     # -- events of the socket ----------------------------------------------------------------------
 
@@ -139,6 +156,9 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._node.protocols.add(self)
         self._node.newcomers.add(self)
         self._node.arriving.discard(self._ends)
+        if self._handover is not None:
+            self._take_over(self._handover)
+            self._handover = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
         # All sockets share the buffer: `buffer_updated` copies the bytes before another socket is
@@ -150,7 +170,9 @@ class ClientProtocol(asyncio.BufferedProtocol):
         if nbytes >= self._share_bytes and self._transport is not None:
             self._transport.pause_reading()
             self._node.read_on.append(self)
-        if self._connection is not None:
+        if self._guide is not None and self._connection is not None:
+            self._receive_guided(self._guide, data)
+        elif self._connection is not None:
             self._connection.receive(data, self._node.clock.now_ms())
         elif self._admin is not None:
             self._admin.receive(data)
@@ -212,7 +234,9 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._node.newcomers.discard(self)
             self._connection = self._connect(now_ms)
             self._connection.shell = self
-            if rest:
+            if rest and self._guide is not None:
+                self._receive_guided(self._guide, rest)
+            elif rest:
                 self._connection.receive(rest, now_ms)
         elif header == ADMIN_HEADER:
             self._node.newcomers.discard(self)
@@ -263,6 +287,70 @@ class ClientProtocol(asyncio.BufferedProtocol):
         )
         if self._node.lines.allows(f"{self._ends.client[0]} {found}"):
             logger.info("%s: %s, first bytes %r", self._ends.name, found, header)
+
+    # -- clients of several workers ----------------------------------------------------------------
+
+    def _receive_guided(self, guide: Guide, data: bytes) -> None:
+        """Handle the bytes of a client that may move to another worker."""
+        connection = self._connection
+        assert connection is not None
+        now_ms = self._node.clock.now_ms()
+        guide.feed(data)
+        while frame := guide.next_frame():
+            number = guide.judge(frame, connection)
+            if number >= 0 and self._hand_over(number, guide, connection, frame + guide.rest):
+                return
+            if number != GO_ON:
+                self._guide = None
+                connection.receive(frame + guide.rest, now_ms)
+                return
+            connection.receive(frame, now_ms)
+        if not guide.is_patient():
+            self._guide = None
+            connection.receive(guide.rest, now_ms)
+
+    def _hand_over(self, number: int, guide: Guide, connection: Connection, rest: bytes) -> bool:
+        """Pass the client on to the worker `number`; False if it has to stay.
+
+        It stays as long as it has not got all answers to what it has sent.
+        """
+        transport, steering = self._transport, self._node.steering
+        assert transport is not None and steering is not None
+        self.write_out()
+        channels = connection.channels
+        if (
+            connection.state != RUNNING
+            or any([channel.is_suspended or channel.is_closing for channel in channels.values()])
+            or transport.get_write_buffer_size()
+        ):
+            return False
+        last_queues = {each: channel.last_queue for each, channel in channels.items()}
+        handover = Handover(number, PROTOCOL_HEADER + guide.replay, rest, last_queues)
+        if not steering.hand_over(transport.get_extra_info("socket").fileno(), handover):
+            return False
+        connection.log.handed_over(number)
+        connection.shell = None
+        self._connection = None
+        self._guide = None
+        self._node.broker.disconnect(connection, self._node.clock.now_ms())
+        # The other worker has the socket, too, so the connection is not closed.
+        transport.abort()
+        return True
+
+    def _take_over(self, handover: Handover) -> None:
+        """Become the connection of a client of another worker."""
+        self._receive_header(handover.replay)
+        connection = self._connection
+        if connection is None or connection.state != RUNNING:
+            # What the other worker has permitted is refused here: it may have changed meanwhile.
+            self.abort()
+            return
+        # The client has these answers.
+        connection.take_output()
+        for number, channel in connection.channels.items():
+            channel.last_queue = handover.last_queues[number]
+        connection.receive(handover.rest, self._node.clock.now_ms())
+        self._node.schedule_turn()
 
     # -- turns and timers --------------------------------------------------------------------------
 

@@ -1,22 +1,28 @@
 """The process of one worker, from its start to its end."""
 
 import asyncio
+import os
 import signal
 import sys
 from typing import Final
 
 import msgspec
 
+from warrenmq.server.listening.steering import Relay
 from warrenmq.server.workers.worker import WorkerPlace
 
 _READY: Final = "warren is ready: "
 
 
 class WorkerProcess:
-    """A process that runs `warren server` with `arguments`, at `place`."""
+    """A process that runs `warren server` with `arguments`, at `place`.
 
-    def __init__(self, place: WorkerPlace, arguments: list[str]) -> None:
+    `relay` passes clients on from one worker to another.
+    """
+
+    def __init__(self, place: WorkerPlace, arguments: list[str], relay: Relay) -> None:
         self._place = place
+        self._relay = relay
         self._arguments = arguments
         self._process: asyncio.subprocess.Process | None = None
         # Whether it has said that it accepts clients.
@@ -30,13 +36,19 @@ class WorkerProcess:
     async def start(self) -> str:
         """Start it; returns its ready line without the beginning, "" if it has ended instead."""
         self.is_ready = False
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "warrenmq", "server", *self._arguments, "--supervised",
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-        )  # fmt: skip
+        steering = self._relay.open(self.number)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "warrenmq", "server", *self._arguments, "--supervised",
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+                pass_fds=(steering,),
+            )  # fmt: skip
+        finally:
+            os.close(steering)
         self._process = process
+        place = msgspec.structs.replace(self._place, steering=steering)
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(msgspec.json.encode(self._place) + b"\n")
+        process.stdin.write(msgspec.json.encode(place) + b"\n")
         line = (await process.stdout.readline()).decode(errors="replace")
         self.is_ready = line.startswith(_READY)
         return line.removeprefix(_READY).strip() if self.is_ready else ""
@@ -46,6 +58,7 @@ class WorkerProcess:
         assert self._process is not None
         status = await self._process.wait()
         self.is_ready = False
+        self._relay.close(self.number)
         return status
 
     def send_signal(self, number: signal.Signals) -> None:

@@ -30,6 +30,7 @@ from warrenmq.server.config.load import Loaded
 from warrenmq.server.config.options.log import LogOptions
 from warrenmq.server.config.settings import Config
 from warrenmq.server.listening.listeners import ListenError, bound_listener
+from warrenmq.server.listening.steering import Relay
 from warrenmq.server.log.output import open_log
 from warrenmq.server.log.ready_line import announce
 from warrenmq.server.service_manager import ServiceManager
@@ -80,12 +81,13 @@ class Supervisor:
             check_count(config.data_dir, config.workers)
             tcp = tuple(self._hold(each, False) for each in config.tcp_listeners)
             ssl = tuple(self._hold(each, True) for each in config.ssl_listeners)
+            names = tuple(_name(config.node_name, each) for each in range(config.workers))
             if config.cluster.name:
-                await self._run_workers(WorkerPlace(0, config.workers, "", "", "", tcp, ssl))
+                await self._run_workers(WorkerPlace(0, names, "", "", "", tcp, ssl))
             else:
                 store = KeyStoreServer(KeyStoreFile(keys_path(config.data_dir)))
                 url = await store.start()
-                place = WorkerPlace(0, config.workers, url, USER, store.password, tcp, ssl)
+                place = WorkerPlace(0, names, url, USER, store.password, tcp, ssl)
                 try:
                     await self._run_workers(place)
                 finally:
@@ -112,9 +114,10 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, number.name)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
+        relay = Relay(loop)
         self._workers = [
-            WorkerProcess(msgspec.structs.replace(place, number=number), self._arguments)
-            for number in range(place.count)
+            WorkerProcess(msgspec.structs.replace(place, number=number), self._arguments, relay)
+            for number in range(self._config.workers)
         ]
         ready = [loop.create_future() for _ in self._workers]
         # A node that ran alone makes the cluster, with its definitions; so it comes first.
@@ -127,7 +130,7 @@ class Supervisor:
         lines = [await self._unless_stopped(each) for each in ready]
         if not self._stopping.is_set():
             listeners = lines[0].partition(" nodes=")[0]
-            announce(f"warren is ready: {listeners} workers={place.count}")
+            announce(f"warren is ready: {listeners} workers={len(lines)}")
             self._manager.ready()
         await self._stopping.wait()
         for worker in self._workers:
@@ -205,6 +208,12 @@ class Supervisor:
             if worker.is_ready:
                 worker.send_signal(signal.SIGHUP)
         self._manager.ready()
+
+
+def _name(first: str, number: int) -> str:
+    """The name of a worker, given that of the first."""
+    name, _, host = first.partition("@")
+    return f"{name}-{number}@{host}" if number else first
 
 
 def _own_log(config: Config) -> LogOptions:

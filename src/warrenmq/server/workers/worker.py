@@ -27,6 +27,7 @@ from warrenmq.server.config.options.http_listeners import (
 )
 from warrenmq.server.config.options.log import LogOptions
 from warrenmq.server.config.settings import Config
+from warrenmq.server.listening.steering import Steering
 from warrenmq.server.workers.directories import directory_of
 
 logger = logging.getLogger("warren.workers")
@@ -35,19 +36,21 @@ _LOOPBACK: Final = "127.0.0.1"
 
 
 class WorkerPlace(msgspec.Struct):
-    """The place of worker `number` of `count`.
+    """The place of worker `number` among those with these `names`.
 
     `etcd_url`, `etcd_user`, `etcd_password`: the supervisor's key-value store, or "" if the
     configuration names an etcd. The listeners have the ports that the supervisor has found.
     """
 
     number: int
-    count: int
+    names: tuple[str, ...]
     etcd_url: str
     etcd_user: str
     etcd_password: str
     tcp_listeners: tuple[tuple[str, int], ...]
     ssl_listeners: tuple[tuple[str, int], ...]
+    # The descriptor of the socket by which clients are handed over.
+    steering: int = -1
 
 
 def begin_work() -> WorkerPlace:
@@ -69,23 +72,34 @@ def worker_sources(place: WorkerPlace, read: Callable[[], Loaded]) -> Loaded:
     loaded = read()
     if not loaded.errors:
         loaded.config = as_worker(loaded.config, place)
+        if "queue_master_locator" not in loaded.in_force:
+            # Clients move to their queues, so queues should be spread over the workers.
+            cluster = replace(loaded.config.cluster, locator="min-masters")
+            loaded.config = replace(loaded.config, cluster=cluster)
     return loaded
+
+
+def steering_of(place: WorkerPlace) -> Steering:
+    """What hands clients over to the other workers."""
+    others = {
+        name.encode(): number for number, name in enumerate(place.names) if number != place.number
+    }
+    return Steering(place.steering, others)
 
 
 def as_worker(config: Config, place: WorkerPlace) -> Config:
     """The configuration of the worker at `place`, from that of all."""
-    number, broker = place.number, config.broker
+    number, count, broker = place.number, len(place.names), config.broker
     absolute = broker.vm_memory_high_watermark_absolute
     worker = replace(
         config,
         broker=replace(
             broker,
-            vm_memory_high_watermark_relative=broker.vm_memory_high_watermark_relative
-            / place.count,
-            vm_memory_high_watermark_absolute=absolute // place.count if absolute > 0 else absolute,
+            vm_memory_high_watermark_relative=broker.vm_memory_high_watermark_relative / count,
+            vm_memory_high_watermark_absolute=absolute // count if absolute > 0 else absolute,
         ),
         data_dir=directory_of(config.data_dir, number),
-        node_name=_node_name(config.node_name, number),
+        node_name=place.names[number],
         cluster=_cluster(config, place),
         tcp_listeners=place.tcp_listeners,
         ssl_listeners=place.ssl_listeners,
@@ -97,11 +111,6 @@ def as_worker(config: Config, place: WorkerPlace) -> Config:
         log=log_of(config.log, f"worker {number}", str(number) if number else ""),
     )
     return replace(worker, **_http(config, number)) if number else worker
-
-
-def _node_name(name: str, number: int) -> str:
-    first, _, host = name.partition("@")
-    return f"{first}-{number}@{host}" if number else name
 
 
 def _cluster(config: Config, place: WorkerPlace) -> ClusterOptions:
@@ -117,7 +126,7 @@ def _cluster(config: Config, place: WorkerPlace) -> ClusterOptions:
     return replace(
         options,
         # As in RabbitMQ, a cluster has the name of its first node.
-        name=config.node_name,
+        name=place.names[0],
         etcd=(place.etcd_url,),
         etcd_username=place.etcd_user,
         etcd_password=place.etcd_password,

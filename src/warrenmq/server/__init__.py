@@ -4,5 +4,5 @@ Holds listeners, connections, heartbeats, flow control, configuration, start and
 is thin by intent: broker and the packages below it decide about messages, and they neither block
 nor read a clock. May import every package but cli, spark and management.
 
-The rooms, from below: config, resources; listening, log, startup.
+The rooms, from below: config, resources; listening, log, startup; workers.
 """

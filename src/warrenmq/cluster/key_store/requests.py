@@ -269,6 +269,6 @@ def watch_line(revision: int, events: Sequence[Event] = (), is_created: bool = F
 
 
 def compacted_line(revision: int) -> bytes:
-    """The line that ends a watch whose first revision is older than `revision`, the oldest known."""
+    """The line that ends a watch of events before `revision`, the oldest that is known."""
     result = {"header": {}, "canceled": True, "compact_revision": max(revision, 1)}
     return msgspec.json.encode({"result": result}) + b"\n"

@@ -1,12 +1,12 @@
 """The supervisor: starts, watches and stops the workers, and has the definitions they share.
 
 The first start of any worker must succeed, or all are stopped. One that ends later is started
-again, at once and then after growing pauses, while the others serve on. All workers are stopped at the
-same time; the definitions stay until the last one has ended, since mirrored queues tell there which
-copies are complete.
+again, at once and then after growing pauses, while the others serve on. All workers are stopped at
+the same time; the definitions stay until the last one has ended, since mirrored queues tell there
+which copies are complete.
 
-It also listens on the ports of all, without accepting anybody: so the ports stay the workers' while
-one of them is down, and a second supervisor does not share them.
+The supervisor holds the ports of all by sockets that do not listen: so they stay the workers' while
+these are down. A second supervisor does not share them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from warrenmq.server.listening.steering import Relay
 from warrenmq.server.log.output import open_log
 from warrenmq.server.log.ready_line import announce
 from warrenmq.server.service_manager import ServiceManager
-from warrenmq.server.startup.definitions_file import DataDirectoryError
+from warrenmq.server.startup.definitions_file import DATABASE_NAME, DataDirectoryError
 from warrenmq.server.workers.directories import check_count, keys_path, lock_workers
 from warrenmq.server.workers.process import WorkerProcess, how_it_ended
 from warrenmq.server.workers.worker import WorkerPlace, log_of
@@ -43,8 +43,9 @@ logger = logging.getLogger("warren.workers")
 
 START_FAILED_EXIT: Final = 1
 CONFIGURATION_EXIT: Final = 2
-# Pauses before a worker is started again that has ended (s): the first is none, the second this one,
-# and each later one is twice as long, up to the longest. After a run of STEADY_S they begin anew.
+# Pauses before a worker is started again that has ended (s): the first is none, the second this
+# one, and each later one is twice as long, up to the longest. After a run of STEADY_S they begin
+# anew.
 PAUSE_S: Final = 1.0
 PAUSE_MAX_S: Final = 30.0
 STEADY_S: Final = 60.0
@@ -121,7 +122,8 @@ class Supervisor:
         ]
         ready = [loop.create_future() for _ in self._workers]
         # A node that ran alone makes the cluster, with its definitions; so it comes first.
-        is_first = read_identity(self._config.data_dir) is None
+        directory = self._config.data_dir
+        is_first = (directory / DATABASE_NAME).exists() and read_identity(directory) is None
         for worker, future in zip(self._workers, ready, strict=True):
             self._keeping.append(loop.create_task(self._keep(worker, future)))
             if is_first:

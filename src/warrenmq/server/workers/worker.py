@@ -136,7 +136,7 @@ def _cluster(config: Config, place: WorkerPlace) -> ClusterOptions:
 
 
 def log_of(options: LogOptions, writer: str, suffix: str) -> LogOptions:
-    """The log of one of several processes: `writer` is in its lines, `suffix` in its file's name."""
+    """The log of one of several processes: `writer` is in its lines, `suffix` in its file name."""
     file = options.file
     if file is not None and suffix:
         file = file.with_name(f"{file.stem}-{suffix}{file.suffix}")

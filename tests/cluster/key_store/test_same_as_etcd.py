@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -62,7 +63,7 @@ class Tried:
         self.first = gateway.transact([], [RawPut(prefix + b"zz", b"")]).revision
         self._leases = [0, *[gateway.grant(60) for _ in range(2)]]
 
-    def carry_out(self, step: tuple) -> object:
+    def carry_out(self, step: tuple[Any, ...]) -> object:
         """What the step gives, or the error that it is."""
         if step[0] == "revoke":
             return self.gateway.revoke(self._leases[step[1]])
@@ -107,7 +108,7 @@ class Tried:
         # A deleted key has no create revision.
         return revision - self.first if revision else -1
 
-    def _told(self, result: TxnResult) -> tuple:
+    def _told(self, result: TxnResult) -> tuple[Any, ...]:
         responses = [
             ([self.key(each) for each in response.found], response.deleted_count)
             for response in result.responses
@@ -115,14 +116,14 @@ class Tried:
         return result.succeeded, result.revision - self.first, responses
 
     def _compare(
-        self, keys: tuple, target: str, result: str, operand: object, newest: int
+        self, keys: tuple[Any, ...], target: str, result: str, operand: object, newest: int
     ) -> Compare:
         start, end = (self._prefix + each if each else b"" for each in keys)
         if isinstance(operand, int):
             operand = newest - operand
         return Compare(start, target, result, operand, end)  # type: ignore[arg-type]  # they fit
 
-    def _operation(self, given: tuple) -> Operation:
+    def _operation(self, given: tuple[Any, ...]) -> Operation:
         match given:
             case ("put", name, value, lease):
                 return RawPut(self._prefix + name, value, self._leases[lease])
@@ -150,7 +151,7 @@ _numbers = iter(range(10**9))
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=st.lists(STEPS, min_size=1, max_size=8), ago=st.integers(0, 6))
 def test_any_steps_have_the_same_results(
-    gateways: tuple[EtcdGateway, EtcdGateway], steps: list[tuple], ago: int
+    gateways: tuple[EtcdGateway, EtcdGateway], steps: list[tuple[Any, ...]], ago: int
 ) -> None:
     prefix = b"/same/%d/" % next(_numbers)
     etcd, own = (Tried(each, prefix) for each in gateways)

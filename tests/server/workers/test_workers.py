@@ -3,18 +3,33 @@
 import fcntl
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pika
 import pytest
+from librt.strings import BytesWriter
 from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.support.awaiting import eventually
 from tests.support.brokers.process import BrokerProcess
 from tests.support.cluster.trio import Printed, warrenctl
 from warrenmq.admin.client.control_file import ControlFileError, read_control_file
+from warrenmq.wire.encode import PROTOCOL_HEADER, write_method_frame
+from warrenmq.wire.frames import NEED_DATA, FrameBuffer
+from warrenmq.wire.method import Method
+from warrenmq.wire.methods import (
+    METHOD_NAMES,
+    BasicGet,
+    BasicQos,
+    ChannelOpen,
+    ConnectionOpen,
+    ConnectionStartOk,
+    ConnectionTuneOk,
+    decode_method,
+)
 
 COUNT = 2
 QUEUES = [f"q{worker}" for worker in range(COUNT)]
@@ -97,6 +112,34 @@ def bodies(channel: BlockingChannel, queue: str) -> list[bytes]:
     while (got := channel.basic_get(queue, auto_ack=True))[0] is not None:
         found.append(got[2])
     return found
+
+
+def names_of_replies(broker: Workers, queue: str) -> list[str]:
+    """All replies to a client that sends everything at once, before it reads anything."""
+    out = BytesWriter()
+    start_ok = ConnectionStartOk(mechanism=b"PLAIN", response=b"\0guest\0guest", locale=b"en_US")
+    sent: list[tuple[int, Method]] = [
+        (0, start_ok),
+        (0, ConnectionTuneOk(2047, 131072, 0)),
+        (0, ConnectionOpen(b"/")),
+        (1, ChannelOpen()),
+        (1, BasicQos(prefetch_count=1)),
+        (1, BasicGet(queue.encode())),
+    ]
+    for channel, method in sent:
+        write_method_frame(out, channel, method)
+    frames = FrameBuffer(131072)
+    names: list[str] = []
+    with socket.create_connection((broker.host, broker.port)) as client:
+        client.sendall(PROTOCOL_HEADER + out.getvalue())
+        while not names or not names[-1].startswith("basic.get"):
+            data = client.recv(65536)
+            assert data, names
+            frames.feed(data)
+            while frames.next_frame() != NEED_DATA:
+                reply = decode_method(frames.data, frames.start, frames.end)
+                names.append(METHOD_NAMES[reply.id])
+    return names
 
 
 def assert_holds_what_it_has(broker: Workers) -> None:
@@ -217,8 +260,14 @@ def test_clients_are_served_by_the_worker_that_has_their_queue(broker: Workers) 
                 assert found == [b"1", b"2"]
                 nodes = {broker.node_of(publisher), broker.node_of(consumer)}
                 assert nodes == {homes[queue]}
-    assert broker.errors() == []
+    # No worker believes that the client has gone.
     assert "[WARNING]" not in broker.log_path.read_text()
+    for queue in QUEUES:
+        assert names_of_replies(broker, queue) == [
+            *("connection.start", "connection.tune", "connection.open-ok"),
+            *("channel.open-ok", "basic.qos-ok", "basic.get-empty"),
+        ]
+    assert broker.errors() == []
 
 
 def test_worker_that_cannot_start_stops_all(broker: Workers) -> None:

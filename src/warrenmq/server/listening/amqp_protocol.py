@@ -312,7 +312,8 @@ class ClientProtocol(asyncio.BufferedProtocol):
     def _hand_over(self, number: int, guide: Guide, connection: Connection, rest: bytes) -> bool:
         """Pass the client on to the worker `number`; False if it has to stay.
 
-        It stays as long as it has not got all answers to what it has sent.
+        It stays if answers to what it has sent are missing, or if it was told that it is blocked:
+        only this worker will tell it of the end of that.
         """
         transport, steering = self._transport, self._node.steering
         assert transport is not None and steering is not None
@@ -320,6 +321,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         channels = connection.channels
         if (
             connection.state != RUNNING
+            or connection.throttle.is_blocked
             or any([channel.is_suspended or channel.is_closing for channel in channels.values()])
             or transport.get_write_buffer_size()
         ):

@@ -66,9 +66,10 @@ class Tried:
     def carry_out(self, step: tuple[Any, ...]) -> object:
         """What the step gives, or the error that it is."""
         if step[0] == "revoke":
-            return self.gateway.revoke(self._leases[step[1]])
+            self.gateway.revoke(self._leases[step[1]])
+            return None
         newest = self.gateway.revision(self._prefix)
-        compares = [self._compare(*each, newest=newest) for each in step[1]]
+        compares = [self._compare(newest, *each) for each in step[1]]
         then, otherwise = ([self._operation(each) for each in branch] for branch in step[2:])
         try:
             return self._told(self.gateway.transact(compares, then, otherwise))
@@ -116,12 +117,12 @@ class Tried:
         return result.succeeded, result.revision - self.first, responses
 
     def _compare(
-        self, keys: tuple[Any, ...], target: str, result: str, operand: object, newest: int
+        self, newest: int, keys: tuple[bytes, bytes], target: Any, result: Any, operand: int | bytes
     ) -> Compare:
         start, end = (self._prefix + each if each else b"" for each in keys)
         if isinstance(operand, int):
             operand = newest - operand
-        return Compare(start, target, result, operand, end)  # type: ignore[arg-type]  # they fit
+        return Compare(start, target, result, operand, end)
 
     def _operation(self, given: tuple[Any, ...]) -> Operation:
         match given:

@@ -230,9 +230,20 @@ def test_workers_are_one_broker_that_survives_their_deaths(broker: Workers, tmp_
         assert fault in alone.log_path.read_text().splitlines()[-1]
 
 
-def test_clients_are_served_by_the_worker_that_has_their_queue(broker: Workers) -> None:
-    """Whoever accepts them, and whatever they do first; they notice nothing."""
+def test_clients_are_served_by_the_worker_that_has_their_queue(
+    broker: Workers, tmp_path: Path
+) -> None:
+    """Whoever accepts them, and whatever they do first; they notice nothing.
+
+    systemd hears of one service.
+    """
+    manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    manager.bind(str(tmp_path / "notify"))
+    broker.wrapper = ("env", f"NOTIFY_SOCKET={tmp_path / 'notify'}")
     broker.start()
+    assert 0 not in broker.pids()
+    manager.setblocking(False)
+    assert manager.recv(4096).startswith(b"READY=1")
     with broker.client() as channel:
         for queue in QUEUES:
             channel.queue_declare(queue, durable=True)
@@ -268,6 +279,11 @@ def test_clients_are_served_by_the_worker_that_has_their_queue(broker: Workers) 
             *("channel.open-ok", "basic.qos-ok", "basic.get-empty"),
         ]
     assert broker.errors() == []
+    assert broker.stop() == 0
+    assert manager.recv(4096).startswith(b"STOPPING=1")
+    with pytest.raises(BlockingIOError):
+        manager.recv(4096)
+    manager.close()
 
 
 def test_worker_that_cannot_start_stops_all(broker: Workers) -> None:

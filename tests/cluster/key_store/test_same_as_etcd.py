@@ -27,6 +27,8 @@ from warrenmq.cluster.metadata.operations import (
 from warrenmq.cluster.metadata.watching import StopSignal
 
 NAMES = st.sampled_from([b"a", b"ab", b"b", b"c"])
+# Longer than the test: a lease that ends makes revisions that the steps do not.
+LEASE_S = 3600
 # Of two leases; 0 is none.
 LEASES = st.integers(0, 2)
 VALUES = st.sampled_from([b"", b"x", b"y"])
@@ -61,7 +63,7 @@ class Tried:
         self.gateway = gateway
         self._prefix = prefix
         self.first = gateway.transact([], [RawPut(prefix + b"zz", b"")]).revision
-        self._leases = [0, *[gateway.grant(60) for _ in range(2)]]
+        self._leases = [0, *[gateway.grant(LEASE_S) for _ in range(2)]]
 
     def carry_out(self, step: tuple[Any, ...]) -> object:
         """What the step gives, or the error that it is."""

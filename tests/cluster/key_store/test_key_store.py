@@ -125,8 +125,11 @@ def test_nobody_gets_in_without_the_password(tmp_path: Path) -> None:
             stranger = EtcdGateway([served.url], credentials)
             with pytest.raises(EtcdRefused):
                 stranger.read_range(b"/")
+            with pytest.raises(EtcdRefused):
+                stranger.transact([], [RawPut(b"/a", bytes(100_000))])
             stranger.close()
-    assert (tmp_path / "keys.sqlite").stat().st_mode & 0o077 == 0
+        files = list(tmp_path.glob("keys.sqlite*"))
+        assert files and not any(each.stat().st_mode & 0o077 for each in files)
 
 
 def test_file_that_is_no_store_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ As for the definitions of a lone node, the file has a write-ahead log with `sync
 write that has returned is on the disk, and one that a crash cut off leaves no trace.
 """
 
+import os
 import sqlite3
 import time
 from contextlib import suppress
@@ -36,6 +37,11 @@ class KeyStoreFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
+            # Others on the machine may read neither this file nor those that SQLite puts beside it.
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        except OSError as error:
+            raise KeyStoreError(f"{path}: {error.strerror}") from None
+        try:
             # One thread writes at a time, though not always the same one.
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             try:
@@ -45,7 +51,6 @@ class KeyStoreFile:
                 raise
         except sqlite3.Error as error:
             raise self._failure(error) from None
-        path.chmod(0o600)
 
     def _open(self) -> None:
         execute = self._connection.execute

@@ -36,6 +36,8 @@ _EXPIRY_S: Final = 0.5
 _SIGN_S: Final = 1.0
 # Unread bytes at which a watch is ended: its client stands still, and can watch again later.
 _UNREAD_MAX: Final = 64 << 20
+# Longest body of a request without a token: a login (bytes).
+_LOGIN_BYTES: Final = 4096
 # Longest head of a request (bytes).
 _HEAD_BYTES: Final = 65_536
 
@@ -126,18 +128,21 @@ class KeyStoreServer:
         path = request.split(" ")[1] if request.count(" ") == 2 else ""
         fields = {name.strip().lower(): each.strip() for name, _, each in map(_field, lines)}
         length = int(fields.get("content-length", "0"))
+        is_known = _is_same(fields.get("authorization", ""), self._token)
         try:
-            if length > requests.REQUEST_BYTES_MAX:
+            # Strangers take no memory, and are read to the end to get their answer.
+            if length > (requests.REQUEST_BYTES_MAX if is_known else _LOGIN_BYTES):
                 await _skip(reader, length)
                 raise RequestError("etcdserver: request is too large", requests.INVALID)
             body = await reader.readexactly(length)
             if path == _LOGIN:
                 reply = self._log_in(body)
+            elif not is_known:
+                raise RequestError("etcdserver: invalid auth token", requests.UNAUTHENTICATED)
+            elif path == _WATCH:
+                await self._watch(requests.decoded_watch(body), reader, writer)
+                return False
             else:
-                self._check_token(fields.get("authorization", ""))
-                if path == _WATCH:
-                    await self._watch(requests.decoded_watch(body), reader, writer)
-                    return False
                 self._restore()
                 now_s = asyncio.get_running_loop().time()
                 reply = requests.answer(self._store, path, body, now_s)
@@ -159,10 +164,6 @@ class KeyStoreServer:
             text = "etcdserver: authentication failed, invalid user ID or password"
             raise RequestError(text, requests.INVALID)
         return b'{"token":"%b"}' % self._token.encode()
-
-    def _check_token(self, token: str) -> None:
-        if not _is_same(token, self._token):
-            raise RequestError("etcdserver: invalid auth token", requests.UNAUTHENTICATED)
 
     # -- watches -----------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """Hands clients over between the workers of one machine: the socket itself, and what goes with it.
 
 A worker that has found out (`guide.py`) that another one has the client's queue passes the socket
-on, with the frames that the client has sent so far. The other worker feeds them to a new connection and
-drops what that answers, as the client has these answers. The client notices nothing.
+on, with the frames that the client has sent so far. The other worker feeds them to a new connection
+and drops what that answers, as the client has these answers. The client notices nothing.
 
 Messages go through the supervisor, which has a pair of sockets with each worker. One message is one
 client; what has no place in one stays where it is.

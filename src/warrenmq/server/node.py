@@ -247,18 +247,22 @@ class Node:
         self.admin.publish_events(LoopClock(self.loop, self.schedule_turn))
         nodes = "" if self._cluster is None else f" nodes={await self._cluster.begin()}"
         await self.import_definitions()
-        self._listening.start()
-        if self.steering is not None:
-            self.steering.start(self.loop, self._take_over)
-        self._control_listener.start(self.config.node_name, os.getpid(), self._data.reserve)
-        self.listeners = [
-            ("amqp/ssl" if each.is_tls else "amqp", *each.address) for each in self._listening.all
-        ]
+        self._listen(self._listening, self._data)
         self._expect_tick()
         self.loop.call_later(_CONNECTION_TICK_S, self._tick_connections)
         if self._cluster is not None:
             await self._cluster.announce(self.listeners)
         return self._listening.ready_text() + nodes
+
+    def _listen(self, listening: Listeners, data: OpenedData) -> None:
+        """Accept clients and commands, and take clients of other workers."""
+        listening.start()
+        if self.steering is not None:
+            self.steering.start(self.loop, self._take_over)
+        self._control_listener.start(self.config.node_name, os.getpid(), data.reserve)
+        self.listeners = [
+            ("amqp/ssl" if each.is_tls else "amqp", *each.address) for each in listening.all
+        ]
 
     def _answer_nodes(self, cluster: ClusterNode) -> None:
         """Answer calls of other nodes."""

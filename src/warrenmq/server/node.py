@@ -130,12 +130,7 @@ class Node:
         self.admin = AdminNode(self.broker)
         self.admin.name = config.node_name
         self.admin.now_ms = self.clock.now_ms
-        self._backup_surroundings = BackupServices(
-            loop.call_soon_threadsafe,
-            config.data_dir,
-            self.broker.vhosts.values,
-            self.schedule_turn,
-        )
+        self._backup_surroundings = self._backup_services()
         self.backups = NodeBackups(self._backup_surroundings)
         self.admin.backups = self.backups
         self._memory = ResidentMemory()
@@ -184,6 +179,14 @@ class Node:
         self._stopped = asyncio.Event()
         self._life = LifeLines()
         self.service_manager = ServiceManager()
+
+    def _backup_services(self) -> BackupServices:
+        return BackupServices(
+            self.loop.call_soon_threadsafe,
+            self.config.data_dir,
+            self.broker.vhosts.values,
+            self.schedule_turn,
+        )
 
     # -- start and stop ----------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import pytest
 from librt.strings import BytesWriter
 from pika.adapters.blocking_connection import BlockingChannel
 
-from tests.support.awaiting import eventually
+from tests.support.awaiting import PATIENCE_S, eventually
 from tests.support.brokers.process import BrokerProcess
 from tests.support.cluster.trio import Printed, warrenctl
 from warrenmq.admin.client.control_file import ControlFileError, read_control_file
@@ -242,7 +242,8 @@ def test_clients_are_served_by_the_worker_that_has_their_queue(
     broker.wrapper = ("env", f"NOTIFY_SOCKET={tmp_path / 'notify'}")
     broker.start()
     assert 0 not in broker.pids()
-    manager.setblocking(False)
+    # It hears of it after the ready line.
+    manager.settimeout(PATIENCE_S)
     assert manager.recv(4096).startswith(b"READY=1")
     with broker.client() as channel:
         for queue in QUEUES:
@@ -281,6 +282,7 @@ def test_clients_are_served_by_the_worker_that_has_their_queue(
     assert broker.errors() == []
     assert broker.stop() == 0
     assert manager.recv(4096).startswith(b"STOPPING=1")
+    manager.setblocking(False)
     with pytest.raises(BlockingIOError):
         manager.recv(4096)
     manager.close()

@@ -2,8 +2,8 @@
 
 The JSON lines hold every single result. `python -m bench ceiling` measures the load generator alone
 instead. `python -m bench archive`, `backlog`, `cluster`, `counts`, `disk`, `growth`,
-`interference`, `many-queues`, `memory`, `mirrors`, `soak`, `spark-rates` and `store-tables` are
-scenarios with options of their own (`--help`).
+`interference`, `latency`, `many-queues`, `memory`, `mirrors`, `soak`, `spark-rates` and
+`store-tables` are scenarios with options of their own (`--help`).
 """
 
 import argparse
@@ -16,7 +16,18 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench import archive, backlog, cluster, disk, interference, many_queues, memory, mirrors, soak
+from bench import (
+    archive,
+    backlog,
+    cluster,
+    disk,
+    interference,
+    latency,
+    many_queues,
+    memory,
+    mirrors,
+    soak,
+)
 from bench.brokers import (
     AskedWarrenBroker,
     Broker,
@@ -67,6 +78,7 @@ SCENARIOS = {
     "disk": disk.main,
     "growth": growth.main,
     "interference": interference.main,
+    "latency": latency.main,
     "many-queues": many_queues.main,
     "memory": memory.main,
     "mirrors": mirrors.main,

@@ -1,4 +1,4 @@
-"""What happens when the master of a mirrored queue dies, in four frames. docs/cluster.md tells it."""
+"""What happens when the master of a mirrored queue dies, in four frames (docs/cluster.md)."""
 
 import math
 from collections.abc import Sequence

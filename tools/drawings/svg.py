@@ -16,7 +16,8 @@ text{font:13px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fil
 .frame{fill:none;stroke:var(--grid)}.node-warren{fill:var(--warren)}
 polyline{fill:none}[class*=l-]{stroke-width:2}
 .grid{stroke:var(--grid);stroke-width:1}.l-dim{stroke:var(--dim);stroke-width:1.4}
-.l-ink{stroke:var(--ink);stroke-width:1.6}.l-warren{stroke:var(--warren)}.l-other{stroke:var(--other)}
+.l-ink{stroke:var(--ink);stroke-width:1.6}.l-warren{stroke:var(--warren)}
+.l-other{stroke:var(--other)}
 .l-good{stroke:var(--good)}.l-bad{stroke:var(--bad)}.dash{stroke-dasharray:5 4}
 """.replace("\n", "")
 MARGIN: Final = 16

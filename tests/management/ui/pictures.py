@@ -1,4 +1,4 @@
-"""`make pictures`: photographs pages and a report, of a cluster with traffic, for README.md and docs/.
+"""`make pictures`: photographs pages and a report of a cluster with traffic, for README and docs/.
 
 The pictures are written to docs/pictures/. They differ in each run, as the figures do. Names on the
 command line choose some of them.

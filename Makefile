@@ -181,8 +181,9 @@ counts: setup ## instructions of the engine for one message, compared with those
 counts-accept: setup ## WHY="..." keeps the instructions counted now, with the reason
 	@$(BIN)/python -m bench counts --accept "$$WHY"
 
-pictures: setup ## docs/pictures: the web pages of a cluster with traffic, in Chromium
-	@$(BIN)/python -m tests.management.ui.pictures
+pictures: setup ## docs/pictures: drawings, and the web pages and a report of a cluster with traffic, in Chromium
+	@$(BIN)/python -m tools.drawings
+	@$(BIN)/python -m tests.management.ui.pictures $(PICTURES)
 
 build: setup ## a wheel with the compiled modules, and the source distribution, in dist/
 	@rm -rf dist
@@ -195,9 +196,9 @@ PYTHONS ?= python3.11 python3.12 python3.13 python3.14
 release: $(VENV)/requirements ## all files of a release in dist/, each driven; PYTHONS="python3.12 ..." of the wheels
 	@PYTHONPATH=src $(BIN)/python -m tools.release $(PYTHONS)
 
-docs: $(VENV)/requirements ## docs/map.md from the sources, the picture of benchmarks.md, then docs/ as a site in build/site
+docs: $(VENV)/requirements ## docs/map.md from the sources, drawings, then docs/ as a site in build/site
 	@$(BIN)/python tools/generate_map.py
-	@$(BIN)/python tools/draw_benchmarks.py
+	@$(BIN)/python -m tools.drawings
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 lock: $(VENV)/requirements ## resolve the requirements anew

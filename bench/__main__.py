@@ -2,8 +2,8 @@
 
 The JSON lines hold every single result. `python -m bench ceiling` measures the load generator alone
 instead. `python -m bench archive`, `backlog`, `cluster`, `counts`, `disk`, `growth`,
-`interference`, `many-queues`, `memory`, `mirrors`, `soak`, `spark-rates`, `store-tables` and
-`workers` are scenarios with options of their own (`--help`).
+`interference`, `latency`, `many-queues`, `memory`, `mirrors`, `soak`, `spark-rates`,
+`store-tables` and `workers` are scenarios with options of their own (`--help`).
 """
 
 import argparse
@@ -22,6 +22,7 @@ from bench import (
     cluster,
     disk,
     interference,
+    latency,
     many_queues,
     memory,
     mirrors,
@@ -78,6 +79,7 @@ SCENARIOS = {
     "disk": disk.main,
     "growth": growth.main,
     "interference": interference.main,
+    "latency": latency.main,
     "many-queues": many_queues.main,
     "memory": memory.main,
     "mirrors": mirrors.main,

@@ -71,6 +71,14 @@ def test_many_queues(tmp_path: Path) -> None:
     assert 0 < found["after SIGKILL: client connected"] < found["after SIGKILL: all queues counted"]
 
 
+def test_latency(tmp_path: Path) -> None:
+    """A rate that the broker does not keep has no figures."""
+    rates = ("--rate", "200", "--rate", "100000000")
+    found = figures(tmp_path, "latency", *rates, "--rounds", "1", "--seconds", "1")
+    assert 0 < found["200 msg/s: median"] <= found["200 msg/s: p99"]
+    assert not [name for name in found if name.startswith("100,000,000")]
+
+
 def test_interference(tmp_path: Path) -> None:
     # No message may expire during the filling, which takes a second on a machine without other
     # load.

@@ -1,8 +1,11 @@
-"""`make pictures`: photographs the main pages, of a cluster with traffic, for README.md and docs/.
+"""`make pictures`: photographs pages and a report of a cluster with traffic, for README and docs/.
 
-The pictures are written to docs/pictures/. They differ in each run, as the figures do.
+The pictures are written to docs/pictures/. They differ in each run, as the figures do. Names on the
+command line choose some of them.
 """
 
+import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -44,33 +47,52 @@ ALL: Final = (
 )
 
 
-def photograph(browser: Browser, shop: Shop) -> None:
-    """Sign in and write the pictures."""
+REPORT: Final = "report"
+
+
+def photograph(browser: Browser, shop: Shop, chosen: list[Picture]) -> None:
+    """Sign in and write the pictures of pages."""
     url = shop.url
     browser.go(f"{url}login")
     browser.type_into("f-user", "guest")
     browser.type_into("f-password", "guest\n")
     eventually(lambda: browser.ask("return location.pathname") == "/overview", "the overview")
-    PICTURES.mkdir(exist_ok=True)
-    written = 0
-    for picture in ALL:
+    for picture in chosen:
         browser.show_as(picture.width, picture.scheme)
         browser.go(url + picture.path)
-        data = browser.picture()
-        (PICTURES / f"{picture.name}.png").write_bytes(data)
-        print(f"{len(data):8,} bytes  {picture.name}.png")
-        written += len(data)
-    if written > SIZE_MAX:
-        raise SystemExit(f"{written:,} bytes are more than {SIZE_MAX:,}")
+        write(picture.name, browser.picture())
 
 
-def main() -> None:
+def photograph_report(browser: Browser, shop: Shop, directory: Path) -> None:
+    """Let the job write a report of the first node, and write the picture of its first screen."""
+    page = directory / "report.html"
+    job = (sys.executable, "-m", "warrenmq", "pipeline", "report", str(page))
+    subprocess.run([*job, "--uri", shop.uri, "--snapshots", str(directory)], check=True)
+    browser.show_as(WIDTH, "light")
+    browser.open(page)
+    write(REPORT, browser.picture())
+
+
+def write(name: str, data: bytes) -> None:
+    """Write a picture, and say how large it is."""
+    (PICTURES / f"{name}.png").write_bytes(data)
+    print(f"{len(data):8,} bytes  {name}.png")
+
+
+def main(names: list[str]) -> None:
+    chosen = [picture for picture in ALL if not names or picture.name in names]
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         with running_shop(directory / "shop") as shop, chromium(directory / "profile") as browser:
             time.sleep(TRAFFIC_S)
-            photograph(browser, shop)
+            if chosen:
+                photograph(browser, shop, chosen)
+            if not names or REPORT in names:
+                photograph_report(browser, shop, directory)
+    size = sum(path.stat().st_size for path in PICTURES.glob("*.png"))
+    if size > SIZE_MAX:
+        raise SystemExit(f"{size:,} bytes are more than {SIZE_MAX:,}")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

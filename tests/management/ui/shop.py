@@ -62,6 +62,11 @@ class Shop:
         """The address of the pages, of the first node."""
         return self._first.url
 
+    @property
+    def uri(self) -> str:
+        """Where clients of the first node connect."""
+        return self._nodes[0].uri
+
     def declare(self) -> None:
         """Declare the queues, and fill `clicks` until it pages."""
         mirrored = json.dumps({"ha-mode": "all", "ha-sync-mode": "automatic"})

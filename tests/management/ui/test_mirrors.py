@@ -89,6 +89,13 @@ def test_a_mirror_is_synchronised(cluster: Cluster) -> None:
     assert "nothing is lost: mirrors in sync take over" in cluster.shown("mirrors")
 
 
+def test_the_list_of_queues_has_policy_and_mirrors(cluster: Cluster) -> None:
+    """A badge counts the mirrors, those that lack messages included."""
+    page = cluster.pages.get("queues").text
+    assert '<abbr class="badge" title="policy">mirrored</abbr>' in page
+    assert ">+1<" in page
+
+
 def test_masters_are_spread_after_a_look_at_the_moves(cluster: Cluster) -> None:
     first, second = [node.name for node in cluster.nodes]
     assert "Nothing moves" in cluster.shown("mirrors/rebalance")

@@ -41,6 +41,7 @@ from bench.brokers import (
 from bench.ceiling import measure_ceiling
 from bench.certificate import Certificate
 from bench.growth import command as growth
+from bench.lavinmq import LavinmqBroker
 from bench.machine import machine
 from bench.measure import MeasureError, Result
 from bench.table import markdown_table
@@ -140,6 +141,9 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
             default=cores,
             help=f"1: pin {broker} to one core, 0: all cores (default: {cores})",
         )
+    parser.add_argument(
+        "--lavinmq", type=Path, metavar="PROGRAM", help="measure LavinMQ too, by this executable"
+    )
     parser.add_argument("--output", type=Path, default=Path("bench-results"), metavar="DIR")
     options = parser.parse_args(arguments)
     if options.quick:
@@ -210,6 +214,10 @@ def chosen_brokers(options: argparse.Namespace, directory: Path) -> list[Broker]
             brokers.append(
                 RabbitmqBroker(directory / "rabbitmq", rabbitmq_cores, certificate=certificate)
             )
+    if options.lavinmq is not None:
+        brokers.append(
+            LavinmqBroker(options.lavinmq, directory / "lavinmq", set(), certificate=certificate)
+        )
     if not brokers:
         raise BrokerError("nothing to measure")
     return brokers

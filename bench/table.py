@@ -15,15 +15,16 @@ NO_FIGURE = "-"
 def markdown_table(
     rows: list[str], results: list[Result], brokers: list[str], failures: dict[tuple[str, str], str]
 ) -> str:
-    """Return a table with one line a row name; two brokers get ratios of their figures as well.
+    """Return a table with one line a row name, and ratios of the first broker to each other one.
 
     `failures` maps (row, broker) to the text shown instead of a figure.
     """
     head = ["workload"]
     for broker in brokers:
         head += [broker, "CPU µs/msg", "RSS MiB"]
-    if len(brokers) == 2:
-        head += ["ratio", "CPU ratio"]
+    for broker in brokers[1:]:
+        to = f" to {broker}" if len(brokers) > 2 else ""
+        head += [f"ratio{to}", f"CPU ratio{to}"]
     lines = [line(head), line(["---"] + ["---:"] * (len(head) - 1))]
     for row in rows:
         cells = [row]
@@ -44,9 +45,9 @@ def markdown_table(
             )
             cells.append(plain(cpus[-1], 2))
             cells.append(plain(median_of([result.rss_mib for result in chosen]), 0))
-        if len(brokers) == 2:
-            cells.append(ratio(values[0], values[1], unit in LOWER_IS_BETTER))
-            cells.append(ratio(cpus[0], cpus[1], True))
+        for value, cpu in zip(values[1:], cpus[1:], strict=True):
+            cells.append(ratio(values[0], value, unit in LOWER_IS_BETTER))
+            cells.append(ratio(cpus[0], cpu, True))
         lines.append(line(cells))
     return "\n".join(lines)
 

@@ -23,6 +23,14 @@ def test_rates_and_times_are_compared_the_right_way_round() -> None:
     assert cells(table, 1) == ["latency", "0.50 ms", "-", "-", "1.00 ms", "-", "-", "2.00", "-"]
 
 
+def test_each_further_broker_has_ratios_of_its_own() -> None:
+    results = [result("flow", name, rate, "msg/s") for name, rate in (("a", 6), ("b", 3), ("c", 2))]
+    table = markdown_table(["flow"], results, ["a", "b", "c"], {})
+    heads = [cell.strip() for cell in table.splitlines()[0].strip("|").split("|")]
+    assert heads[-4:] == ["ratio to b", "CPU ratio to b", "ratio to c", "CPU ratio to c"]
+    assert cells(table, 0)[-4:] == ["2.00", "-", "3.00", "-"]
+
+
 def test_a_failure_is_shown_in_its_row() -> None:
     table = markdown_table(["lazy"], [], ["warren"], {("lazy", "warren"): "failed"})
     assert cells(table, 0) == ["lazy", "failed", "-", "-"]

@@ -18,6 +18,7 @@ from pathlib import Path
 import psutil
 
 from demo.checks import DemoError
+from warrenmq.spark.local.class_archive import SWITCH as CLASS_ARCHIVE
 
 KILL_TIMEOUT_S = 10.0
 LAST_LINES = 15
@@ -89,9 +90,12 @@ class Processes:
         return [f"from {self._newest_log.name}:", *lines] if lines else []
 
     def _environment(self) -> dict[str, str]:
-        # WARREN_* variables may configure another broker; they must not reach this one.
+        # WARREN_* variables may configure another broker; they must not reach this one. That about
+        # Spark's classes is of no broker.
         environment = {
-            name: value for name, value in os.environ.items() if not name.startswith("WARREN_")
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("WARREN_") or name == CLASS_ARCHIVE
         }
         paths = [
             os.path.abspath(path)

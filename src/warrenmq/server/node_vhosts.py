@@ -27,7 +27,8 @@ from warrenmq.store.journal.journal import Journal
 
 logger = logging.getLogger("warren.node")
 
-# The most bytes that a turn reads without a thread: a millisecond of copying.
+# Most bytes that the event loop itself reads from the page cache in one turn. To copy more would
+# hold up other clients for longer than a millisecond.
 _CACHED_BYTES: Final = 4194304
 # Queues of a deleted vhost that one turn deletes.
 _DELETE_SLICE: Final = 100
@@ -63,7 +64,7 @@ class NodeVhosts:
         self._workers = workers
         self._closed = closed
         self._runners: dict[int, JobRunner] = {}
-        # Bytes that reads without a thread have brought in this turn.
+        # Bytes that the event loop has read from the page cache in this turn.
         self._cached_bytes = 0
         # Jobs that the workers have, with the driver that handed them out.
         self._jobs: dict[StoreJob, VhostDriver] = {}

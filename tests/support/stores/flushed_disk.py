@@ -79,7 +79,7 @@ class FlushedDisk:
         return {number: data for number, data in found.items() if len(data) >= 40}
 
     def numbers(self) -> list[int]:
-        """The numbers of the journal files on disk."""
+        """The numbers in the names of the journal files (`<number>.wal`) on disk."""
         return sorted(int(path.stem) for path in self.path.iterdir())
 
     def content_files(self) -> dict[str, bytes]:

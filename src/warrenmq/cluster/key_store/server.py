@@ -50,14 +50,14 @@ class _Watcher:
         self._wanted = wanted
 
     def tell(self, revision: int, events: list[Event]) -> None:
-        """Send those of the events of a revision that the client wants."""
+        """Send the client the events of one revision whose keys are in its range."""
         wanted = self._wanted
         found = [each for each in events if wanted.key <= each.kv.key < wanted.range_end]
         if found:
             self.send(requests.watch_line(revision, found))
 
     def send(self, line: bytes) -> None:
-        """Send a line."""
+        """Send one line of JSON to the client."""
         self.writer.write(b"%x\r\n%b\r\n" % (len(line), line))
         if self.writer.transport.get_write_buffer_size() > _UNREAD_MAX:
             self.writer.transport.abort()
@@ -84,7 +84,7 @@ class KeyStoreServer:
         self._waiting: list[asyncio.Future[None]] = []
 
     async def start(self) -> str:
-        """Serve on a free port; returns the URL. Raises OSError."""
+        """Listen for HTTP on a free port of 127.0.0.1; returns the URL. Raises OSError."""
         self._server = await asyncio.start_server(self._serve, _HOST, 0, limit=_HEAD_BYTES)
         self._expiring = asyncio.create_task(self._expire())
         host, port = self._server.sockets[0].getsockname()
@@ -130,7 +130,8 @@ class KeyStoreServer:
         length = int(fields.get("content-length", "0"))
         is_known = _is_same(fields.get("authorization", ""), self._token)
         try:
-            # Strangers take no memory, and are read to the end to get their answer.
+            # A request without a token takes no memory. It is read to its end, or the client would
+            # not get its answer.
             if length > (requests.REQUEST_BYTES_MAX if is_known else _LOGIN_BYTES):
                 await _skip(reader, length)
                 raise RequestError("etcdserver: request is too large", requests.INVALID)
@@ -170,7 +171,7 @@ class KeyStoreServer:
     async def _watch(
         self, wanted: WatchedRange, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Tell the client what changes until it leaves."""
+        """Send a watch's client each change of its keys until it disconnects."""
         self._restore()
         await self._settled()
         writer.write(
@@ -212,9 +213,9 @@ class KeyStoreServer:
         await waiter
 
     async def _write(self) -> None:
-        """Write what has gathered, until nobody waits."""
+        """Write the gathered changes to the disk, batch after batch, until no reply waits."""
         while self._waiting or self._store.unwritten:
-            # Whatever else this turn of the loop brings rides along.
+            # Changes of other requests in this turn of the loop join the same batch.
             await asyncio.sleep(0)
             waiting, self._waiting = self._waiting, []
             writes, self._store.unwritten = self._store.unwritten, []
@@ -233,7 +234,7 @@ class KeyStoreServer:
         self._writing = None
 
     def _undo(self, error: KeyStoreError, waiting: list[asyncio.Future[None]]) -> None:
-        """Drop all that is not on the disk; nobody has learned of it."""
+        """Drop changes that are not on the disk; no client was told of them."""
         logger.error("the definitions of the cluster cannot be stored: %s", error)
         self._is_spoilt = True
         self._store.unwritten = []
@@ -276,7 +277,7 @@ class KeyStoreServer:
             await asyncio.sleep(due_s - loop.time())
             late_s = loop.time() - due_s
             if late_s > _EXPIRY_S:
-                # This process has stood still; renewals wait in the sockets.
+                # This process was stopped for a while: renewals of leases wait in the sockets.
                 self._store.extend(late_s)
                 due_s = loop.time()
             with suppress(RequestError):

@@ -49,7 +49,7 @@ class TooOld(Exception):
 
 
 class NotYetMade(Exception):
-    """The revision is above the newest."""
+    """A read asks for a revision that no transaction has reached yet."""
 
 
 class LeaseGranted(NamedTuple):
@@ -237,7 +237,7 @@ class KeyStore:
     def grant(self, ttl_s: int, now_s: float) -> int:
         """The id of a new lease that ends `ttl_s` after its last renewal."""
         ttl_s = min(max(ttl_s, 1), TTL_MAX_S)
-        # By chance, so that an id never means two leases, whatever was forgotten.
+        # A random id: one that a restart has forgotten is not given to another lease.
         lease = secrets.randbits(62) + 1
         self._leases[lease] = _Lease(ttl_s, now_s + ttl_s)
         self.unwritten.append(LeaseGranted(lease, ttl_s))

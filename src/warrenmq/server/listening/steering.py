@@ -54,11 +54,11 @@ class Steering:
         self._tasks: set[asyncio.Task[object]] = set()
 
     def guide(self) -> Guide:
-        """A guide for a new client."""
+        """A guide that finds out which worker a new client belongs to."""
         return Guide(self._workers)
 
     def hand_over(self, client: int, handover: Handover) -> bool:
-        """Pass the client on whose socket has the descriptor `client`; False: it stays here."""
+        """Send the socket `client` (a descriptor) to its worker; False: the client stays here."""
         message = msgspec.msgpack.encode(handover)
         if len(message) > MESSAGE_BYTES_MAX:
             return False
@@ -129,7 +129,7 @@ class Relay:
         self._sockets: dict[int, socket.socket] = {}
 
     def open(self, number: int) -> int:
-        """Make the sockets of a worker that is about to start; returns the descriptor of its own.
+        """Make a socket pair for a worker that is about to start; returns the worker's descriptor.
 
         The caller closes it when the worker has it.
         """

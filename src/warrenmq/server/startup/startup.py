@@ -6,7 +6,6 @@ cannot be written, or that a later version made, and one that has lost its defin
 store (`definitions_file.py`).
 """
 
-import fcntl
 import logging
 import os
 import shutil
@@ -36,6 +35,7 @@ from warrenmq.server.startup.definitions_file import (
     move_to_lost,
     open_definitions,
 )
+from warrenmq.server.startup.directory_lock import lock_directory
 from warrenmq.server.startup.vhost import open_vhost
 from warrenmq.store.disk.files import LOST_AND_FOUND, make_directories
 from warrenmq.store.disk.flusher import BatchFlusher
@@ -126,7 +126,9 @@ def open_data_directory(
     directory = config.data_dir
     try:
         make_directories(directory)
-        lock_descriptor = _lock(directory)
+        lock_descriptor = lock_directory(
+            directory, f"data directory {directory} is in use by another warren node"
+        )
         refuse_newer_formats(directory / VHOSTS_PATH)
     except NewerFormatError as error:
         os.close(lock_descriptor)
@@ -211,18 +213,6 @@ def _definitions_to_open(
         raise DataDirectoryError(f"default_pass: {refusal}")
     metadata.apply(first)
     return metadata.load()
-
-
-def _lock(directory: Path) -> int:
-    descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise DataDirectoryError(
-            f"data directory {directory} is in use by another warren node"
-        ) from None
-    return descriptor
 
 
 def _vhost_files(directory: Path, definition: PutVhost) -> tuple[Path, LocalFileSystem]:

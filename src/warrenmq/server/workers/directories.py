@@ -9,14 +9,13 @@ and commands find the broker where they find a lone node. What the others have i
     DIR/workers/1/ ...       the other workers
 """
 
-import fcntl
-import os
 from pathlib import Path
 from typing import Final
 
 from warrenmq.cluster.membership.identity import read_identity
 from warrenmq.offline.data_directory import WORKERS_NAME
 from warrenmq.server.startup.definitions_file import DataDirectoryError
+from warrenmq.server.startup.directory_lock import lock_directory
 from warrenmq.store.disk.files import make_directories
 
 KEYS_NAME: Final = "keys.sqlite"
@@ -40,17 +39,11 @@ def lock_workers(data_dir: Path) -> int:
     path = data_dir / WORKERS_NAME
     try:
         make_directories(path)
-        descriptor = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        return lock_directory(
+            path, f"data directory {data_dir} is in use by the workers of another supervisor"
+        )
     except OSError as error:
         raise DataDirectoryError(f"data directory {path}: {error.strerror}") from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise DataDirectoryError(
-            f"data directory {data_dir} is in use by the workers of another supervisor"
-        ) from None
-    return descriptor
 
 
 def check_count(data_dir: Path, count: int) -> None:

@@ -80,7 +80,7 @@ def worker_sources(place: WorkerPlace, read: Callable[[], Loaded]) -> Loaded:
 
 
 def steering_of(place: WorkerPlace) -> Steering:
-    """What hands clients over to the other workers."""
+    """The object that hands clients over to the other workers."""
     others = {
         name.encode(): number for number, name in enumerate(place.names) if number != place.number
     }
@@ -106,7 +106,7 @@ def as_worker(config: Config, place: WorkerPlace) -> Config:
         tcp=config.tcp._replace(shares_ports=True),
         # The supervisor has written it.
         pid_file=None,
-        # All workers have what one of them has imported.
+        # Definitions are shared: what the first worker has imported, all workers have.
         load_definitions=None if number else config.load_definitions,
         log=log_of(config.log, f"worker {number}", str(number) if number else ""),
     )

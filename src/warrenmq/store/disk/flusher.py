@@ -590,7 +590,8 @@ class Flusher:
                 began_ns = time.monotonic_ns()
                 job.flusher.flush(job)
                 job.flush_ns = time.monotonic_ns() - began_ns
-                # Before the loop learns of it: the thread must be free for what comes next.
+                # Counted before the loop is notified: the loop may submit the next job at once, and
+                # must then see that the thread is idle.
                 self._done_count += 1
                 self._notify(job)
 

@@ -395,9 +395,9 @@ class ChannelPeer:
                 raise TimeoutError("nothing comes")
         return self.events.popleft()
 
-    def message(self) -> Message:
-        """The next delivery or return."""
-        item = self.event()
+    def message(self, timeout_s: float | None = None) -> Message:
+        """The next delivery or return; TimeoutError when none comes in time."""
+        item = self.event(timeout_s)
         assert isinstance(item, Message), item
         return item
 

@@ -17,6 +17,7 @@ from warrenmq.store.model.runs import Runs, add_run
 from warrenmq.store.records import log_places, record
 from warrenmq.store.records.log_scan import LogScan, rows_of_log
 from warrenmq.store.records.publish_body import decode_message, message_bounds
+from warrenmq.store.records.run_check import RunCheck
 
 LOG_NAME: Final = re.compile(r"(0|[1-9][0-9]{0,17})\.wal")
 # Contents are read for so many positions, or so many bytes, at a time.
@@ -126,7 +127,8 @@ class LogReader:
             )
         except OSError:
             return None
-        return self._message_in(data, 0, number, position)
+        check = self._check_of(data, number)
+        return log_places.message_at(check, 0, position.ledger.queue_id, position.seq)
 
     def _read(self, positions: list[Position], number: int, start: int, end: int) -> None:
         path = self.path_of(number)
@@ -136,16 +138,16 @@ class LogReader:
             data = self._files.read(path, start, end - start)
         except OSError:
             return
+        check = self._check_of(data, number)
         for position in positions:
             at = log_places.offset_of(position.place) - start
-            message = self._message_in(data, at, number, position)
+            message = log_places.message_at(check, at, position.ledger.queue_id, position.seq)
             if message is not None:
                 position.message = message
                 position.has_content = True
 
-    def _message_in(self, data: bytes, at: int, number: int, position: Position) -> Message | None:
-        seed = record.crc_seed(self._store_id, number)
-        return log_places.message_at(data, at, seed, position.ledger.queue_id, position.seq)
+    def _check_of(self, data: bytes, number: int) -> RunCheck:
+        return RunCheck(data, record.crc_seed(self._store_id, number))
 
     # -- all records -------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from warrenmq.store.records.record import (
     crc_seed,
     record_length,
 )
+from warrenmq.store.records.run_check import RunCheck
 
 # Bytes of an index record beside its content; see `store/records/record.py`.
 RECORD_OVERHEAD_BYTES: Final = 64
@@ -186,9 +187,9 @@ class ContentLoad(WaitingLoad):
         store_id = self.files.store_id
         queue_id = self.ledger.queue_id
         log_number: i64 = -1
-        seed: int = 0
         taken: i64 = -1
         data: bytes | None = None
+        check: RunCheck | None = None
         range_offset: i64 = 0
         for index in range(len(self._asked)):
             position = self._asked[index]
@@ -198,17 +199,18 @@ class ContentLoad(WaitingLoad):
                 taken = range_number
                 data = job.results[taken] if taken < len(job.results) else None
                 range_offset = job.ranges[taken][1]
+                check = None
             if _is_given_up(position):
                 continue
             if data is None:
                 self._misplaced.append(position)
             elif position.content_ref is None and position.place < -1:
                 number = file_of(position.place)
-                if number != log_number:
+                if check is None or number != log_number:
                     log_number = number
-                    seed = crc_seed(store_id, number)
+                    check = RunCheck(data, crc_seed(store_id, number))
                 start = offset_of(position.place) - range_offset
-                message = message_at(data, start, seed, queue_id, position.seq)
+                message = message_at(check, start, queue_id, position.seq)
                 if message is None:
                     self._misplaced.append(position)
                 else:

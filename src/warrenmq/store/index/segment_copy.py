@@ -11,6 +11,7 @@ from warrenmq.store.model.message import Position, QueueLedger
 from warrenmq.store.model.runs import Runs, contains, remove_run
 from warrenmq.store.records import log_places, record
 from warrenmq.store.records.index import behind_damage
+from warrenmq.store.records.run_check import RunCheck
 
 
 def places_in(
@@ -155,7 +156,8 @@ class SegmentCopy:
     def _embed(self, entry: log_places.PlaceEntry, log: dict[int, bytes], queue_id: i64) -> bool:
         """Write the record of an entry with its content; False when the content is damaged."""
         seed = record.crc_seed(self._store_id, entry.file_number)
-        message = log_places.message_at(log.get(entry.offset, b""), 0, seed, queue_id, entry.seq)
+        check = RunCheck(log.get(entry.offset, b""), seed)
+        message = log_places.message_at(check, 0, queue_id, entry.seq)
         if message is None:
             return False
         self._places.flush(queue_id, self._writer)

@@ -23,6 +23,7 @@ from mypy_extensions import i32, i64
 from warrenmq.store.model.message import Message, Position
 from warrenmq.store.records import record
 from warrenmq.store.records.publish_body import decode_message
+from warrenmq.store.records.run_check import RunCheck
 
 PLACES: Final = 17
 PLACES_HEAD_BYTES: Final = 20
@@ -193,13 +194,14 @@ def entry_count(data: bytes, body: i64, end: i64) -> i64:
     return size // ENTRY_BYTES
 
 
-def message_at(data: bytes, start: i64, seed: int, queue_id: i64, seq: i64) -> Message | None:
+def message_at(check: RunCheck, start: i64, queue_id: i64, seq: i64) -> Message | None:
     """The message of the record at `start`, if it is a whole publish of `seq` in the queue.
 
-    `seed` is that of the file (`crc_seed`). None: other bytes, damage, or another message.
+    `check` has the bytes. None: other bytes, damage, or another message.
     """
-    length = record.record_length(data, start, seed)
-    if length < 0 or not record.body_is_valid(data, start, length):
+    data = check.data
+    length = record.record_length(data, start, check.seed)
+    if length < 0 or not check.is_whole(start, length):
         return None
     body: i64 = start + record.RECORD_HEADER_BYTES
     end: i64 = start + length

@@ -481,7 +481,7 @@ def _crc_table() -> bytes:
     return table.getvalue()
 
 
-_CRC_TABLE: Final = _crc_table()
+CRC_TABLE: Final = _crc_table()
 
 
 def _header_crc(data: bytes, start: i64, seed: i64) -> i64:
@@ -493,7 +493,7 @@ def _header_crc(data: bytes, start: i64, seed: i64) -> i64:
     crc = seed ^ 0xFFFFFFFF
     at = start
     while at < start + 8:
-        crc = read_u32(_CRC_TABLE, ((crc ^ i64(data[at])) & 0xFF) << 2) ^ crc >> 8
+        crc = read_u32(CRC_TABLE, ((crc ^ i64(data[at])) & 0xFF) << 2) ^ crc >> 8
         at += 1
     return crc ^ 0xFFFFFFFF
 

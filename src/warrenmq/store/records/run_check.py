@@ -139,7 +139,6 @@ class RunCheck:
             at = following
             records += 1
         self._from = start
-        self._upto = start
         self._alone_upto = end
         if records < _RECORDS_MIN:
             return

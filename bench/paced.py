@@ -27,13 +27,24 @@ STOP_TIMEOUT_S = 30.0
 
 
 class PacedFlow:
-    """Publishes `rate` messages of 100 B a second to one consumer that acks each of them."""
+    """Publishes `rate` messages of 100 B a second to one consumer that acks each of them.
 
-    def __init__(self, broker: Broker, cores: set[int], rate: float, is_persistent: bool) -> None:
+    With `confirm` the publisher waits while that many messages are not confirmed; 0: no confirms.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        cores: set[int],
+        rate: float,
+        is_persistent: bool,
+        confirm: int = 0,
+    ) -> None:
         options = {
             "uri": broker.uri,
             "rate": rate,
             "flags": ["persistent"] if is_persistent else [],
+            "confirm": confirm,
         }
         self._process = subprocess.Popen(
             [sys.executable, "-m", "bench.paced", json.dumps(options)],

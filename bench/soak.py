@@ -1,6 +1,9 @@
 """`python -m bench soak --minutes N`: does a node stay as it is under steady load?
 
-First a flow of persistent messages through one queue runs as fast as it can, for `--probe` seconds.
+First a flow of persistent messages through one queue, whose publisher waits when CONFIRM of them
+are not confirmed, runs as fast as it can for `--probe` seconds. (A publisher without confirms runs
+into a backlog at the first stall of the disk, and a queue with a backlog cannot carry 70 % of what
+it carries without one: then nothing is steady.)
 Then it runs at `--share` of that rate for `--minutes`. Every `--every` seconds a sample is taken of
 the node: resident memory, open descriptors, threads, the 99th percentile of the latencies since the
 last sample, and the bytes of its data directory. The table has the median of the first and of the
@@ -20,6 +23,7 @@ from bench.measure import MeasureError
 from bench.paced import PacedFlow
 from bench.scenario import MIB, Scenario, run_scenario
 
+CONFIRM = 2000
 # The first seconds of a flow do not count.
 WARM_UP_S = 2.0
 # The figures of a sample, with their units.
@@ -51,7 +55,8 @@ def measure(scenario: Scenario) -> None:
     with scenario.running(WarrenBroker) as broker:
         rate = full_rate(scenario, broker, options.probe)
         scenario.add(broker, "measured rate", rate, "msg/s")
-        flow = PacedFlow(broker, scenario.generator_cores(broker), rate * options.share, True)
+        pace = rate * options.share
+        flow = PacedFlow(broker, scenario.generator_cores(broker), pace, True, CONFIRM)
         samples: list[Sample] = []
         received = 0
         try:
@@ -85,7 +90,7 @@ def measure(scenario: Scenario) -> None:
 
 def full_rate(scenario: Scenario, broker: Broker, seconds: float) -> float:
     """Messages a second of a flow that nothing paces."""
-    flow = PacedFlow(broker, scenario.generator_cores(broker), 0, True)
+    flow = PacedFlow(broker, scenario.generator_cores(broker), 0, True, CONFIRM)
     try:
         flow.await_flowing()
         start = time.monotonic() + WARM_UP_S

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import resource
 import signal
 import socket
 from collections.abc import Iterator
@@ -155,6 +156,19 @@ def assert_holds_what_it_has(broker: Workers) -> None:
         assert fault in second.log_path.read_text().splitlines()[-1]
 
 
+@contextmanager
+def no_more_files(broker: Workers) -> Iterator[None]:
+    """The supervisor can open no file meanwhile."""
+    assert broker.process is not None
+    files = (broker.process.pid, resource.RLIMIT_NOFILE)
+    before = resource.prlimit(*files)
+    resource.prlimit(*files, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(*files, before)
+
+
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Workers]:
     broker = Workers(tmp_path)
@@ -189,7 +203,10 @@ def test_workers_are_one_broker_that_survives_their_deaths(broker: Workers, tmp_
     with broker.client() as survivor:
         assert bodies(survivor, here) == MESSAGES
         assert_holds_what_it_has(broker)
-        os.kill(killed[1], signal.SIGKILL)
+        with no_more_files(broker):
+            os.kill(killed[1], signal.SIGKILL)
+            fault = "worker 1 cannot be started: Too many open files; it is tried again"
+            eventually(lambda: fault in broker.log_path.read_text(), "it cannot be started")
         eventually(lambda: 0 not in broker.pids() and broker.pids() != killed, "worker 1 is back")
         publish_all(survivor, here)
     assert broker.pids()[0] == killed[0]

@@ -152,27 +152,38 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         pause_s = 0.0
         while not self._stopping.is_set():
-            line = await worker.start()
-            if self._stopping.is_set():
-                worker.send_signal(signal.SIGTERM)
-            elif line and not ready.done():
-                ready.set_result(line)
-            elif line:
-                logger.info("worker %d runs again", worker.number)
+            line, status = "", START_FAILED_EXIT
             began_s = loop.time()
-            status = await worker.wait()
+            try:
+                line = await worker.start()
+            except OSError as error:
+                # The system has no process or no descriptor left, and may have some later.
+                how = f"cannot be started: {error.strerror}"
+            else:
+                self._greet(worker, line, ready)
+                began_s = loop.time()
+                status = await worker.wait()
+                how = how_it_ended(status)
             if self._stopping.is_set():
                 return
-            how = how_it_ended(status)
             if not ready.done():
                 self._fail(f"worker {worker.number} cannot start: it {how}", status)
                 return
             if line and loop.time() - began_s > STEADY_S:
                 pause_s = 0.0
             again = f"in {pause_s:g} s" if pause_s else "at once"
-            logger.error("worker %d %s; it is started again %s", worker.number, how, again)
+            logger.error("worker %d %s; it is tried again %s", worker.number, how, again)
             await self._pause(pause_s)
             pause_s = min(max(2 * pause_s, PAUSE_S), PAUSE_MAX_S)
+
+    def _greet(self, worker: WorkerProcess, line: str, ready: asyncio.Future[str]) -> None:
+        """Take note of a worker's ready line, "" if it has ended instead."""
+        if self._stopping.is_set():
+            worker.send_signal(signal.SIGTERM)
+        elif line and not ready.done():
+            ready.set_result(line)
+        elif line:
+            logger.info("worker %d runs again", worker.number)
 
     async def _pause(self, seconds: float) -> None:
         """Wait, for less if the supervisor is to stop."""

@@ -213,11 +213,12 @@ class Broker(ConnectionHost):
 
         It comes before `take_dirty`: what goes to other nodes leaves before what goes to clients.
 
-        Publishers that an alarm or the disk had stopped resume. Queues page when they use too much
-        memory.
+        Publishers resume that an alarm, the disk or the work of their publishes had stopped. Queues
+        page when they use too much memory.
         """
         self.alarms.release_some(now_ms)
         self.disk_flow.release_stopped(now_ms)
+        self.publish_turns.end_turn(now_ms)
         self.memory_monitor.end_turn(now_ms)
         self.remote_nodes.end_turn(now_ms)
 

@@ -50,6 +50,7 @@ class DelayedExchange(Exchange):
 
     def match(self, keys: list[bytes], fields: dict[str, Field], found: list[Destination]) -> None:
         self.inner.match(keys, fields, found)
+        self.tried = self.inner.tried
 
 
 def delayed_type(arguments: bytes) -> bytes:

@@ -11,7 +11,7 @@ at least one. Arguments that begin with `x-` take part only in `all-with-x` and 
 
 from typing import Final, final
 
-from mypy_extensions import mypyc_attr
+from mypy_extensions import i64, mypyc_attr
 
 from warrenmq.routing.exchange import Binding, Destination, Exchange
 from warrenmq.routing.field_values import erlang_bytes, erlang_value, values_match
@@ -41,10 +41,14 @@ class HeadersPattern:
             if name != X_MATCH and (takes_x or not name.startswith("x-")):
                 self.names.append(name)
                 self.values.append(field)
+        # Arguments that the last `fits` has looked at.
+        self.tried: i64 = 0
 
     def fits(self, headers: dict[str, Field]) -> bool:
         """Whether a message with these headers matches this binding."""
+        self.tried = 0
         for index, name in enumerate(self.names):
+            self.tried += 1
             header = headers.get(name)
             wanted = self.values[index]
             is_met = header is not None and (wanted.tag == TAG_VOID or values_match(wanted, header))
@@ -76,9 +80,12 @@ class HeadersExchange(Exchange):
         del self._patterns[binding]
 
     def match(self, keys: list[bytes], fields: dict[str, Field], found: list[Destination]) -> None:
+        tried: i64 = len(self._patterns)
         for pattern in self._patterns.values():
             if pattern.fits(fields):
                 found.append(pattern.binding.destination)  # see direct.py
+            tried += pattern.tried
+        self.tried += tried
 
 
 def match_mode(arguments: dict[str, Field]) -> bytes:

@@ -68,6 +68,8 @@ class Router:
     def __init__(self, random_bytes: Callable[[int], bytes]) -> None:
         # Number of changes that could change a route.
         self.version: i64 = 0
+        # The tries of all matches so far (`Exchange.tried`).
+        self.tried: i64 = 0
         self.queues: dict[bytes, Destination] = {}
         self.default_exchange: DefaultExchange = DefaultExchange(self.queues)
         self.exchanges: dict[bytes, Exchange] = {b"": self.default_exchange}
@@ -105,7 +107,7 @@ class Router:
             routing_keys = list(dict.fromkeys(routing_keys))
         found: list[Destination] = []
         if exchange.is_by_keys:
-            exchange.match(routing_keys, NO_FIELDS, found)
+            self._match_keys(exchange, routing_keys, found)
             # The most frequent case by far is one queue: nothing to follow, nothing to drop.
             if len(found) == 1 and found[0].is_queue:
                 return found
@@ -167,9 +169,17 @@ class Router:
             exchange = exchanges[position]
             found = []
             if exchange.is_by_keys:
-                exchange.match(routing_keys, NO_FIELDS, found)
+                self._match_keys(exchange, routing_keys, found)
             else:
                 self._match_content(exchange, routing_keys, found)
+
+    def _match_keys(
+        self, exchange: Exchange, routing_keys: list[bytes], found: list[Destination]
+    ) -> None:
+        """Append the destinations at an exchange where the keys decide."""
+        tried = exchange.tried
+        exchange.match(routing_keys, NO_FIELDS, found)
+        self.tried += exchange.tried - tried
 
     def _match_content(
         self, exchange: Exchange, routing_keys: list[bytes], found: list[Destination]
@@ -178,7 +188,9 @@ class Router:
         content = self._content
         if exchange.is_delayed and content.has_to_wait(exchange):
             return
+        tried = exchange.tried
         exchange.match(routing_keys, content.fields(exchange.reads), found)
+        self.tried += exchange.tried - tried
         if exchange.draws_one and len(found) > 1:
             number = int.from_bytes(self._random_bytes(_DRAWN_BYTES), "big")
             found[:] = [found[number % len(found)]]

@@ -27,6 +27,8 @@ TOPIC: Final = b"topic"
 # Limit for a trie: prefixes of pattern shapes that it keeps. Prefixes without a wildcard do not
 # count.
 SHAPES_MAX: Final = 256
+# Digits of the automaton's integers that take as long as a visit to a node of the trie.
+DIGITS_A_TRY: Final = 64
 
 
 @final
@@ -124,6 +126,7 @@ class TopicExchange(Exchange):
         self._trie.match(keys, found)
         if self._automaton.states > 0:
             self._automaton.match(keys, found)
+        self.tried = self._trie.visits + self._automaton.digits // DIGITS_A_TRY
 
     def matching_cost(self) -> int:
         """Steps of all matches so far: visits to trie nodes plus digits of automaton integers."""

@@ -35,6 +35,7 @@ from warrenmq.broker.content.properties import (
 from warrenmq.broker.counters import MessageCounters
 from warrenmq.broker.dead_letters.death_headers import with_delivery_count
 from warrenmq.broker.flow.disk_flow import NOTHING, PERSISTENT, TRANSIENT
+from warrenmq.broker.flow.publish_turns import COSTLY_STEPS
 from warrenmq.broker.flow.room import ChannelRoom
 from warrenmq.broker.transaction import TransactionPublish, TransactionSettle
 from warrenmq.broker.vhost.arrival import arrive, confirm_parties
@@ -288,6 +289,10 @@ class Channel(SettlingChannel):
                 return
         counters = self.counters
         counters.received += 1
+        steps = route.match_steps + len(route.queues)
+        if steps >= COSTLY_STEPS:
+            route.match_steps = 0
+            connection.node.publish_turns.spend(self, steps)
         message = Message(route.address, raw, body, properties.persistent, now_ms)
         if not route.is_plain and self.tracer is not None:
             keys = [route.routing_key, *properties.extra_routing_keys]

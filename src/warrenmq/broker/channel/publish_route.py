@@ -8,6 +8,8 @@ of bindings does.
 
 from __future__ import annotations
 
+from typing import Final
+
 from mypy_extensions import i64
 
 from warrenmq.broker.channel.client import Client
@@ -30,6 +32,9 @@ from warrenmq.wire.errors import (
 )
 from warrenmq.wire.methods import BasicPublish, decode_method
 
+# Tries of a router (`Exchange.tried`) that take as long as one step of a publish.
+TRIED_A_STEP: Final = 8
+
 
 class PublishRoute:
     """The route of the last publish of `client` to an exchange of `vhost`."""
@@ -46,6 +51,8 @@ class PublishRoute:
         self.is_durable: bool = False
         # True for a direct reply: the routing key names a consumer of `amq.rabbitmq.reply-to`.
         self.is_reply: bool = False
+        # Steps (`publish_turns.py`) that it took to find `queues`, until a publish has counted them.
+        self.match_steps: i64 = 0
         # The delayed exchanges at which the message has to wait.
         self.waits: list[Exchange] = []
         # True if the route does not depend on the message beside its key (CC and BCC apart).
@@ -105,7 +112,9 @@ class PublishRoute:
         self.is_fixed = not router.depends_on_message(exchange)
         if self.is_fixed:
             self.waits = []
+            tried = router.tried
             self._set_queues(vhost.route(exchange, [method.routing_key], b""))
+            self.match_steps = (router.tried - tried) // TRIED_A_STEP
         # A traced message takes the way of those that need a look at their properties.
         is_traced = vhost.definition.is_tracing
         self.is_plain = self.is_fixed and not self.is_reply and not is_traced
@@ -132,9 +141,11 @@ class PublishRoute:
         self.waits = []
         keys = [self.routing_key]
         keys.extend(properties.extra_routing_keys)
+        tried = self._vhost.router.tried
         self._set_queues(
             self._vhost.route(self.exchange, keys, properties.headers, properties.raw, self.waits)
         )
+        self.match_steps = (self._vhost.router.tried - tried) // TRIED_A_STEP
         # The route is for this message only: the next publish is resolved again.
         self._version = -1
 

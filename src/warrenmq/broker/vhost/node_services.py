@@ -15,6 +15,7 @@ from warrenmq.broker.definitions.shared import SharedDefinitions
 from warrenmq.broker.event_listener import EventListener
 from warrenmq.broker.flow.alarms import Alarms
 from warrenmq.broker.flow.disk_flow import DiskFlow
+from warrenmq.broker.flow.publish_turns import PublishTurns
 from warrenmq.broker.latencies import Latencies
 from warrenmq.broker.mirrors import MirrorControl
 from warrenmq.broker.vhost.remote.nodes import RemoteNodes
@@ -32,6 +33,7 @@ class NodeServices:
         self.settings: Settings = settings
         self.alarms: Alarms = alarms
         self.disk_flow: DiskFlow = DiskFlow()
+        self.publish_turns: PublishTurns = PublishTurns(wake)
         self.counters: NodeCounters = NodeCounters()
         self.latencies: Latencies = Latencies()
         self.memory_account: MemoryAccount = MemoryAccount(wake)

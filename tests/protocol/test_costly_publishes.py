@@ -5,16 +5,21 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.brokers.amqp_frames import header_frame, method_frame, table
-from tests.support.brokers.amqp_peer import ChannelPeer, Peer
+from tests.support.brokers.amqp_peer import ChannelPeer, Message, Peer
 from tests.support.brokers.fixtures import Amqp
 from tests.support.brokers.memory_broker import EngineLink, MemoryBroker
 from warrenmq.broker.flow.publish_turns import COSTLY_STEPS
 from warrenmq.wire.methods import (
+    BasicGet,
     BasicPublish,
     ChannelClose,
     ChannelCloseOk,
     ConfirmSelect,
     ConfirmSelectOk,
+    TxCommit,
+    TxCommitOk,
+    TxSelect,
+    TxSelectOk,
 )
 
 EXCHANGE = b"wide"
@@ -145,6 +150,87 @@ def test_cheap_publishes_do_not_wait(amqp: Amqp) -> None:
     cheap = method_frame(1, BasicPublish(b"", QUEUE)) + header_frame(1, 0)
     situation.receive(situation.other.peer, cheap * COUNT)
     assert situation.arrived() == before + COUNT
+
+
+class OpenTransaction(Situation):
+    """A client has COUNT cheap publishes and an ack in a transaction, and has sent the commit."""
+
+    def __init__(self, amqp: Amqp) -> None:
+        super().__init__(amqp, fan_out)
+        channel = self.channel
+        channel.publish(b"0")
+        acked = channel.get(b"0").got
+        assert isinstance(channel.call(TxSelect()), TxSelectOk)
+        channel.ack(acked.delivery_tag)
+        for number in range(COUNT):
+            channel.publish(QUEUE, b"%d" % number)
+        # Two steps each: the message, and its queue.
+        self.turns.turn_steps = 2 * A_TURN
+        self.engine.pump()
+        self.link = channel.peer.link
+        assert isinstance(self.link, EngineLink) and self.link.connection is not None
+        self.receive(self.publisher, method_frame(1, TxCommit()))
+        assert self.arrived() == A_TURN + 1
+
+    def apply_all(self) -> None:
+        """Let turns pass until all messages are there."""
+        while self.arrived() < COUNT:
+            # The disk has what was applied so far; that is not the end of the commit.
+            self.engine.commit()
+            assert self.unacked() == 1
+            assert self.end_turn() == A_TURN + 1
+
+    def unacked(self) -> int:
+        return int(self.engine.vhost.queues[b"0"].unacked_count)
+
+
+def test_a_commit_of_many_publishes_takes_several_turns(amqp: Amqp) -> None:
+    commit = OpenTransaction(amqp)
+    commit.receive(commit.publisher, method_frame(1, BasicGet(QUEUE, True)))
+    commit.apply_all()
+    # The acks come last, and what the client has sent meanwhile waits for the answer.
+    assert commit.unacked() == 0
+    assert commit.arrived() == COUNT
+    commit.channel.expect(TxCommitOk)
+    first = commit.channel.reply()
+    assert isinstance(first, Message)
+    assert first.body == b"0"
+    assert commit.other.drain(QUEUE) == [b"%d" % number for number in range(1, COUNT)]
+    assert amqp.engine().broker.memory_account.unfinished_bytes == 0
+
+
+def test_commits_share_a_turn(amqp: Amqp) -> None:
+    commit = OpenTransaction(amqp)
+    assert isinstance(commit.other.call(TxSelect()), TxSelectOk)
+    for _ in range(COUNT):
+        commit.other.publish(QUEUE)
+    # A turn passes for each publish.
+    assert commit.arrived() == COUNT
+    commit.turns.steps_left = -1
+    commit.receive(commit.other.peer, method_frame(1, TxCommit()))
+    assert commit.arrived() == COUNT
+    assert commit.end_turn() == A_TURN + 1
+    assert commit.turns.steps_left < 0
+
+
+def test_a_batch_that_fails_fails_the_whole_commit(amqp: Amqp) -> None:
+    """Its messages are not on the disk, whatever became of the others."""
+    commit = OpenTransaction(amqp)
+    commit.engine.failing_commits = 1
+    commit.engine.pump()
+    commit.publisher.closed_with(506, "the transaction could not be written to disk")
+
+
+def test_a_client_that_leaves_amid_its_commit(amqp: Amqp) -> None:
+    """What was applied stays, and the rest takes no memory."""
+    commit = OpenTransaction(amqp)
+    assert isinstance(commit.link, EngineLink) and commit.link.connection is not None
+    commit.engine.broker.disconnect(commit.link.connection, commit.engine.now_ms)
+    for _ in range(COUNT):
+        commit.end_turn()
+    assert commit.arrived() == A_TURN + 1
+    assert commit.unacked() == 0
+    assert amqp.engine().broker.memory_account.unfinished_bytes == 0
 
 
 def test_the_client_notices_nothing(amqp: Amqp) -> None:

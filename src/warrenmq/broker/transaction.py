@@ -16,6 +16,7 @@ from warrenmq.queues.memory.account import MESSAGE_BYTES
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.stale_entry import StaleEnd, StaleEntry
 from warrenmq.routing.exchange import Exchange
+from warrenmq.store.journal.confirm_run import ConfirmWaiter
 from warrenmq.store.model.message import Message, QueueLedger
 
 # Memory of a publish (bytes) beside address, properties and body: the `Message`, the
@@ -57,6 +58,10 @@ class TransactionPublish:
         self.waits: list[Exchange] = []
         self.headers: bytes = b""
         self.mandatory: bool = mandatory
+        # Memory that it takes (bytes).
+        self.size_bytes: i64 = (
+            len(message.body) + len(message.properties) + len(message.address) + _PUBLISH_BYTES
+        )
 
 
 class TransactionSettle:
@@ -76,6 +81,10 @@ class Transaction:
         self.settles: list[TransactionSettle] = []
         # Memory that the publishes take (bytes).
         self.size_bytes: i64 = 0
+        # Steps of a commit: a queue or a message is one (`flow/publish_turns.py`).
+        self.steps: i64 = 0
+        # What the commit waits for, once it has applied some of the publishes.
+        self.wait: ConfirmWaiter | None = None
 
     def is_empty(self) -> bool:
         """True while there is nothing to commit."""
@@ -83,13 +92,24 @@ class Transaction:
 
     def add(self, publish: TransactionPublish) -> i64:
         """Add a publish for the commit; returns its size in memory (bytes)."""
-        message = publish.message
-        size: i64 = (
-            len(message.body) + len(message.properties) + len(message.address) + _PUBLISH_BYTES
-        )
         self.publishes.append(publish)
-        self.size_bytes += size
-        return size
+        self.size_bytes += publish.size_bytes
+        self.steps += 1 + len(publish.queue_names)
+        return publish.size_bytes
+
+    def take_publishes(self, steps: i64) -> list[TransactionPublish]:
+        """Remove and return the first publishes: of more than `steps`, or all."""
+        count: i64 = 0
+        taken: i64 = 0
+        while taken <= steps and count < len(self.publishes):
+            taken += 1 + len(self.publishes[count].queue_names)
+            count += 1
+        first = self.publishes[:count]
+        self.publishes = self.publishes[count:]
+        self.steps -= taken
+        for publish in first:
+            self.size_bytes -= publish.size_bytes
+        return first
 
     def collect(self, ledger: QueueLedger, first: i64, end: i64, found: list[Entry]) -> None:
         """Add settled entries of the queue of `ledger` with seq ids in [first, end) to `found`."""

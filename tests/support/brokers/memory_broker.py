@@ -74,7 +74,7 @@ class MemoryBroker:
     def pump(self) -> None:
         """End the turn as a node does: commits and jobs of the store, then output."""
         while True:
-            self._commit()
+            self.commit()
             self.broker.end_turn(self.now_ms)
             dirty = self.broker.take_dirty()
             if not dirty:
@@ -87,7 +87,8 @@ class MemoryBroker:
                     link.look_at_state()
                 connection.on_written(self.now_ms)
 
-    def _commit(self) -> None:
+    def commit(self) -> None:
+        """Finish the batches of the journal, and the jobs of the store."""
         journal = self.vhost.journal
         while True:
             while journal.has_pending() and not self.holds_commits:

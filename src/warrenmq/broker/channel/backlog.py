@@ -63,14 +63,18 @@ class Backlog:
         channel.is_suspended = True
         self._is_deferring = True
         self._settles_pass = channel.transaction is None
-        if self._next > 0:
-            # `publish` is the frame that was taken last: put it back in its place.
-            self._next -= 1
-            self._frames[self._next] = (FRAME_METHOD, publish)
-            self._count(client, publish)
-        else:
-            self._keep(client, FRAME_METHOD, publish)
+        self.put_back(client, publish)
         client.throttle.defer(client, channel)
+
+    def put_back(self, client: ChannelHost, method: bytes) -> None:
+        """Keep the method frame that is being handled: it is handled again before all others."""
+        if self._next > 0:
+            # The frame was taken last, and has its place.
+            self._next -= 1
+            self._frames[self._next] = (FRAME_METHOD, method)
+            self._count(client, method)
+        else:
+            self._keep(client, FRAME_METHOD, method)
 
     def add(self, client: ChannelHost, channel: FlowHost, kind: i64, payload: bytes) -> None:
         """Keep a frame of a suspended channel, or handle it now if it is a settle that may pass."""

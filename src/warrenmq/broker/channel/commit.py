@@ -5,6 +5,7 @@ from __future__ import annotations
 from mypy_extensions import i64
 
 from warrenmq.broker.channel.channel import Channel
+from warrenmq.broker.flow.publish_turns import COSTLY_STEPS
 from warrenmq.broker.transaction import Transaction
 from warrenmq.broker.vhost.arrival import arrive
 from warrenmq.queues.message_taker import MessageTaker
@@ -16,20 +17,45 @@ from warrenmq.wire.errors import (
     ChannelException,
     ConnectionException,
 )
-from warrenmq.wire.methods import TxCommitOk
+from warrenmq.wire.methods import TX_COMMIT, TxCommitOk
 
 
 def commit(channel: Channel, transaction: Transaction) -> None:
-    """Apply `transaction`, suspend the channel until all of it is durable, then send commit-ok."""
+    """Apply `transaction`, suspend the channel until all of it is durable, then send commit-ok.
+
+    A turn applies as many publishes as its share allows (`PublishTurns`), and all of them if that
+    is little work. The frame of the method then waits for the next turn with the others.
+    """
+    turns = channel.connection.node.publish_turns
+    is_costly = transaction.steps >= COSTLY_STEPS
+    if not is_costly or turns.steps_left >= 0:
+        steps = transaction.steps
+        wait = _apply_publishes(channel, transaction, turns.steps_left if is_costly else steps)
+        if is_costly:
+            turns.steps_left -= steps - transaction.steps
+        if len(transaction.publishes) == 0:
+            _apply_settles(channel, transaction, wait)
+            return
+    channel.backlog.put_back(channel.connection, TX_COMMIT.to_bytes(4, "big"))
+    turns.wait(channel)
+
+
+def _apply_publishes(channel: Channel, transaction: Transaction, steps: i64) -> _CommitWait:
+    """Apply the first publishes, of `steps` or a few more; returns what has to wait for them."""
     connection = channel.connection
     now_ms = connection.now_ms
+    wait = transaction.wait
+    if not isinstance(wait, _CommitWait):
+        wait = _CommitWait(channel)
+        transaction.wait = wait
     # Publishes come first, then acks and rejects in order (P25). While the commit applies them, the
     # channel is not transactional.
     channel.transaction = None
-    connection.throttle.end_transaction(connection, transaction.size_bytes)
-    is_whole = True
+    size_bytes = transaction.size_bytes
+    publishes = transaction.take_publishes(steps)
+    connection.throttle.end_transaction(connection, size_bytes - transaction.size_bytes)
     touched: dict[MessageTaker, None] = {}
-    for publish in transaction.publishes:
+    for publish in publishes:
         queues: list[MessageTaker] = []
         for name in publish.queue_names:
             queue = channel.vhost.taker(name)
@@ -38,7 +64,7 @@ def commit(channel: Channel, transaction: Transaction) -> None:
                 touched[queue] = None
         message = publish.message
         if not arrive(queues, message, publish.expiration_ms, publish.priority, now_ms, False):
-            is_whole = False
+            wait.is_whole = False
         channel.vhost.delayed.keep_all(message, publish.waits, publish.headers, False, now_ms)
         channel.counters.routed += len(queues)
         exchange = channel.vhost.router.exchanges.get(message.exchange())
@@ -49,6 +75,15 @@ def commit(channel: Channel, transaction: Transaction) -> None:
             channel.count_unroutable(publish.mandatory, len(publish.waits) > 0)
             if publish.mandatory:
                 channel.return_message(message)
+    channel.transaction = transaction
+    wait.add(touched)
+    return wait
+
+
+def _apply_settles(channel: Channel, transaction: Transaction, wait: _CommitWait) -> None:
+    """Apply the acks and rejects, and wait until everything is durable."""
+    channel.transaction = None
+    touched: dict[MessageTaker, None] = {}
     for settle in transaction.settles:
         for entry in settle.entries:
             end = entry.queue
@@ -58,15 +93,11 @@ def commit(channel: Channel, transaction: Transaction) -> None:
                 touched[end.current()] = None
         channel.settle_entries(settle.entries, settle.requeue, settle.reason)
     channel.transaction = Transaction()
-    if not is_whole:
+    if not wait.is_whole:
         raise _partial()
-    parties: list[ConfirmParty] = []
-    for queue in touched:
-        party = queue.confirm_party()
-        if party is not None:
-            parties.append(party)
     channel.suspend()
-    _CommitWait(channel, parties).begin()
+    wait.add(touched)
+    wait.end()
 
 
 def _partial() -> ChannelException:
@@ -75,44 +106,58 @@ def _partial() -> ChannelException:
 
 
 class _CommitWait(ConfirmWaiter):
-    """A transaction that waits for this node's journal, and for `parties` on other nodes."""
+    """A commit that waits for this node's journal, and for parties on other nodes.
 
-    def __init__(self, channel: Channel, parties: list[ConfirmParty]) -> None:
+    What is applied in several turns is in several batches of the journal.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        # No queue has refused a message so far.
+        self.is_whole: bool = True
         self._channel: Channel = channel
-        self._parties: list[ConfirmParty] = parties
-        self._is_stored: bool = False
-        self._is_stored_here: bool = False
-        # The other nodes have everything, or one of them has not.
-        self._is_decided: bool = len(parties) == 0
+        # Answers that have not come.
+        self._missing: i64 = 0
+        # Everything is applied.
+        self._is_ended: bool = False
+        self._is_stored_here: bool = True
+        # No other node has said that it lacks something.
         self._is_complete: bool = True
 
-    def begin(self) -> None:
-        """Wait for the journal and all parties."""
-        parties = self._parties
-        self._parties = []
+    def add(self, touched: dict[MessageTaker, None]) -> None:
+        """Wait for the journal, and for the parties of the queues that were just changed."""
+        parties: list[ConfirmParty] = []
+        for queue in touched:
+            party = queue.confirm_party()
+            if party is not None:
+                parties.append(party)
         if len(parties) > 0:
+            self._missing += 1
             run = ConfirmRun(self, 1, len(parties))
             for party in parties:
                 party.runs.append(run)
+        self._ask_journal()
+
+    def end(self) -> None:
+        """Answer the client as soon as all answers are here: everything is applied."""
+        self._is_ended = True
+
+    def _ask_journal(self) -> None:
+        self._missing += 1
         self._channel.vhost.commit(self.on_stored)
 
     def on_decided(self, run: ConfirmRun) -> None:
-        self._is_decided = True
-        self._is_complete = run.ok
-        if self._is_stored:
+        self._missing -= 1
+        self._is_complete = self._is_complete and run.ok
+        if self._is_ended and self._missing == 0:
             # The journal calls back with the time.
-            self._channel.vhost.commit(self.on_time)
+            self._ask_journal()
 
     def on_stored(self, ok: bool, now_ms: int) -> None:
-        """Take the outcome of the journal's batch with the transaction."""
-        self._is_stored = True
-        self._is_stored_here = ok
-        if self._is_decided:
+        """Take the outcome of a batch of the journal."""
+        self._missing -= 1
+        self._is_stored_here = self._is_stored_here and ok
+        if self._is_ended and self._missing == 0:
             self._finish(now_ms)
-
-    def on_time(self, _ok: bool, now_ms: int) -> None:
-        """Finish: everything was decided before."""
-        self._finish(now_ms)
 
     def _finish(self, now_ms: i64) -> None:
         channel = self._channel

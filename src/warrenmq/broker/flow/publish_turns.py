@@ -4,7 +4,7 @@ A socket is read for up to 256 KiB a turn, which may be thousands of publishes. 
 ten thousand queues, or be compared with a hundred thousand bindings. A channel whose publish is
 such work, in a turn that has had its share, is suspended: its further frames are kept. The end of
 the turn resumes the channels in their order, as far as the share of the next turn goes. Channels
-with cheap publishes never wait.
+with cheap publishes never wait. A commit is the work of all its publishes (`channel/commit.py`).
 """
 
 from __future__ import annotations
@@ -29,24 +29,29 @@ class PublishTurns:
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self.turn_steps: i64 = TURN_STEPS
-        self._steps_left: i64 = TURN_STEPS
+        # Steps that this turn has left; negative when its share is used up.
+        self.steps_left: i64 = TURN_STEPS
         # Suspended channels, in the order in which they go on.
         self._waiting: deque[FlowHost] = deque()
         self._wake: Callable[[], None] = wake
 
     def spend(self, channel: FlowHost, steps: i64) -> None:
-        """Count a costly publish of `channel`, and suspend it if the turn has had its share."""
-        self._steps_left -= steps
-        if self._steps_left < 0:
-            channel.suspend()
-            self._waiting.append(channel)
-            self._wake()
+        """Count a costly publish of `channel`, which waits if the turn has had its share."""
+        self.steps_left -= steps
+        if self.steps_left < 0:
+            self.wait(channel)
+
+    def wait(self, channel: FlowHost) -> None:
+        """Suspend `channel` until its share of a later turn."""
+        channel.suspend()
+        self._waiting.append(channel)
+        self._wake()
 
     def end_turn(self, now_ms: i64) -> None:
         """Resume waiting channels until they have used up the share of a turn."""
-        self._steps_left = self.turn_steps
+        self.steps_left = self.turn_steps
         waiting = self._waiting
         for _ in range(len(waiting)):
-            if self._steps_left < 0:
+            if self.steps_left < 0:
                 return
             waiting.popleft().resume(now_ms)

@@ -11,6 +11,7 @@ from tests.support.brokers.memory_broker import EngineLink, MemoryBroker
 from warrenmq.broker.flow.publish_turns import COSTLY_STEPS
 from warrenmq.wire.methods import (
     BasicGet,
+    BasicNack,
     BasicPublish,
     ChannelClose,
     ChannelCloseOk,
@@ -21,6 +22,7 @@ from warrenmq.wire.methods import (
     TxSelect,
     TxSelectOk,
 )
+from warrenmq.wire.properties import Properties
 
 EXCHANGE = b"wide"
 # The queue that every message reaches.
@@ -231,6 +233,48 @@ def test_a_client_that_leaves_amid_its_commit(amqp: Amqp) -> None:
     assert commit.arrived() == A_TURN + 1
     assert commit.unacked() == 0
     assert amqp.engine().broker.memory_account.unfinished_bytes == 0
+
+
+def slices(situation: Situation) -> list[int]:
+    """End turns of the vhost until all messages have arrived; how many did in each."""
+    handled: list[int] = []
+    while situation.arrived() < COUNT:
+        before = situation.arrived()
+        has_more = situation.engine.vhost.advance(situation.engine.now_ms)
+        if situation.arrived() > before:
+            handled.append(situation.arrived() - before)
+            # The first of the delayed ones wakes the others.
+            assert has_more or len(handled) == 1 or situation.arrived() == COUNT
+    return handled
+
+
+def test_dead_letters_take_several_turns(amqp: Amqp) -> None:
+    situation = Situation(amqp, fan_out)
+    channel = situation.channel
+    channel.declare(b"dying", arguments=table(x__dead__letter__exchange=EXCHANGE))
+    channel.publish_each(b"dying", *[b"x"] * COUNT)
+    channel.qos(COUNT)
+    channel.consume(b"dying")
+    last = [channel.message().deliver for _ in range(COUNT)][-1]
+    situation.engine.vhost.dead_letters.slice_steps = COSTLY_STEPS * A_TURN
+    situation.receive(
+        situation.publisher, method_frame(1, BasicNack(last.delivery_tag, True, False))
+    )
+    assert slices(situation) == [A_TURN] * (COUNT // A_TURN)
+
+
+def test_delayed_messages_take_several_turns(amqp: Amqp) -> None:
+    situation = Situation(amqp, fan_out)
+    channel = situation.channel
+    channel.exchange(b"later", b"x-delayed-message", arguments=table(x__delayed__type=b"fanout"))
+    channel.bind_exchange(EXCHANGE, b"later")
+    delayed = Properties(headers=table(x__delay=100)).encode()
+    for _ in range(COUNT):
+        channel.publish(b"", b"", delayed, b"later")
+    situation.engine.vhost.delayed.slice_steps = COSTLY_STEPS * A_TURN
+    situation.engine.now_ms += 200
+    # The first one wakes the bucket, which gives the others to the next turns.
+    assert slices(situation)[1:-1] == [A_TURN] * (COUNT // A_TURN - 1)
 
 
 def test_the_client_notices_nothing(amqp: Amqp) -> None:

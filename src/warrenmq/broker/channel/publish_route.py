@@ -8,8 +8,6 @@ of bindings does.
 
 from __future__ import annotations
 
-from typing import Final
-
 from mypy_extensions import i64
 
 from warrenmq.broker.channel.client import Client
@@ -31,9 +29,6 @@ from warrenmq.wire.errors import (
     ConnectionException,
 )
 from warrenmq.wire.methods import BasicPublish, decode_method
-
-# Tries of a router (`Exchange.tried`) that take as long as one step of a publish.
-TRIED_A_STEP: Final = 8
 
 
 class PublishRoute:
@@ -112,9 +107,9 @@ class PublishRoute:
         self.is_fixed = not router.depends_on_message(exchange)
         if self.is_fixed:
             self.waits = []
-            tried = router.tried
+            steps = vhost.route_steps
             self._set_queues(vhost.route(exchange, [method.routing_key], b""))
-            self.match_steps = (router.tried - tried) // TRIED_A_STEP
+            self.match_steps = vhost.route_steps - steps - len(self.queues)
         # A traced message takes the way of those that need a look at their properties.
         is_traced = vhost.definition.is_tracing
         self.is_plain = self.is_fixed and not self.is_reply and not is_traced
@@ -141,11 +136,12 @@ class PublishRoute:
         self.waits = []
         keys = [self.routing_key]
         keys.extend(properties.extra_routing_keys)
-        tried = self._vhost.router.tried
+        vhost = self._vhost
+        steps = vhost.route_steps
         self._set_queues(
-            self._vhost.route(self.exchange, keys, properties.headers, properties.raw, self.waits)
+            vhost.route(self.exchange, keys, properties.headers, properties.raw, self.waits)
         )
-        self.match_steps = (self._vhost.router.tried - tried) // TRIED_A_STEP
+        self.match_steps = vhost.route_steps - steps - len(self.queues)
         # The route is for this message only: the next publish is resolved again.
         self._version = -1
 

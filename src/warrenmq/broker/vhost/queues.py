@@ -44,6 +44,8 @@ from warrenmq.store.vhost_store import VhostStore
 
 # Bindings of a deleted queue that go in the same decision.
 _DECIDED_BINDINGS_MAX: Final = 100
+# Tries of a router (`Exchange.tried`) that take as long as one step.
+_TRIED_A_STEP: Final = 8
 
 
 class VhostQueues:
@@ -58,6 +60,9 @@ class VhostQueues:
         self.journal: Journal = store.journal
         self.host: VhostQueueHost = VhostQueueHost(node, store)
         self.router: Router = Router(node.random_bytes)
+        # Steps (`flow/publish_turns.py`) of all routes so far: one for each queue found, and those
+        # that it took to find them.
+        self.route_steps: i64 = 0
         self.queues: dict[bytes, Queue] = {}
         # Queues that live on other nodes of the cluster.
         self.remote_queues: dict[bytes, RemoteQueue] = {}
@@ -122,7 +127,10 @@ class VhostQueues:
         waits: list[Exchange] | None = None,
     ) -> list[MessageTaker]:
         """The queues that a message is routed to, each once; see `Router.route`."""
-        found = self.router.route(exchange, routing_keys, headers, properties, waits)
+        router = self.router
+        tried = router.tried
+        found = router.route(exchange, routing_keys, headers, properties, waits)
+        self.route_steps += len(found) + (router.tried - tried) // _TRIED_A_STEP
         return [destination for destination in found if isinstance(destination, MessageTaker)]
 
     def taker(self, name: bytes) -> MessageTaker | None:

@@ -17,6 +17,7 @@ from mypy_extensions import i64
 
 from warrenmq.broker.content.properties import PublishProperties, inspect_properties
 from warrenmq.broker.dead_letters.death_headers import DeathHeaders, cycling_queues
+from warrenmq.broker.flow.publish_turns import TURN_STEPS
 from warrenmq.broker.vhost.arrival import arrive
 from warrenmq.broker.vhost.handovers.delayed_messages import DelayedMessages
 from warrenmq.broker.vhost.handovers.handovers import Handovers
@@ -35,7 +36,8 @@ from warrenmq.store.model.message import NOT_JOURNALED, Message, MovedMessage
 
 logger = logging.getLogger("warren.dead_letters")
 
-# Dead letters that one turn publishes.
+# Dead letters that one turn publishes, if they are not more work than the costly publishes of a turn
+# may be.
 SLICE_LETTERS: Final = 1024
 # Dead letters whose contents are read from disk together.
 _LOAD_LETTERS: Final = 256
@@ -127,6 +129,7 @@ class DeadLetters(HandoverHost):
         self._properties: PublishProperties = PublishProperties(b"\x00\x00")
         # Cycles that were logged, as pairs of queues.
         self._logged: set[tuple[bytes, bytes]] = set()
+        self.slice_steps: i64 = TURN_STEPS
         # Dead letters since the start, by reason.
         self.counts: dict[int, int] = {}
 
@@ -212,7 +215,9 @@ class DeadLetters(HandoverHost):
         if len(pending) == 0 or self._is_loading:
             return False
         end: i64 = min(self._next + SLICE_LETTERS, len(pending))
-        while self._next < end:
+        vhost = self._vhost
+        steps_end: i64 = vhost.route_steps + self.slice_steps
+        while self._next < end and vhost.route_steps < steps_end:
             letter = pending[self._next]
             entry = letter.entry
             if (

@@ -18,6 +18,7 @@ from mypy_extensions import i64
 
 from warrenmq.broker.content.properties import PublishProperties, inspect_properties
 from warrenmq.broker.definitions.metadata import DeleteQueuePart, PutQueuePart
+from warrenmq.broker.flow.publish_turns import TURN_STEPS
 from warrenmq.broker.vhost.arrival import arrive
 from warrenmq.broker.vhost.handovers.delay_buckets import DelayBucket, bucket_number
 from warrenmq.broker.vhost.handovers.handovers import Handovers
@@ -36,7 +37,8 @@ from warrenmq.wire.field_table import Field, decode_table, encode_table
 from warrenmq.wire.field_types import TAG_LONG, TAG_SIGNED_INT
 from warrenmq.wire.properties import decode_properties
 
-# Messages that one turn takes out of buckets, and messages that it publishes.
+# Messages that one turn takes out of buckets, and messages that it publishes, if these are not more
+# work than the costly publishes of a turn may be.
 SLICE_MESSAGES: Final = 1024
 # Messages, and bytes of their content, that may wait in the heap.
 TAKEN_MESSAGES_MAX: Final = 65_536
@@ -63,6 +65,7 @@ class DelayedMessages:
         self._taken: TakenEntries = TakenEntries()
         # When `advance` has something to do (ms).
         self._next_ms: i64 = _NEVER_MS
+        self.slice_steps: i64 = TURN_STEPS
         # The properties of the last message that was due.
         self._properties: PublishProperties = PublishProperties(b"\x00\x00")
         vhost.host.unacked_finders.append(self._taken.find)
@@ -202,11 +205,15 @@ class DelayedMessages:
         heap = self._heap
         absent: list[Entry] = []
         published: i64 = 0
+        vhost = self._vhost
+        steps_end: i64 = vhost.route_steps + self.slice_steps
+        has_share = True
         while len(heap) > 0 and heap[0][0] <= now_ms:
             entry = heap[0][2]
             bucket = entry.queue
             assert isinstance(bucket, DelayBucket)
-            if published >= SLICE_MESSAGES or not self.handovers.admits(bucket.backing):
+            has_share = published < SLICE_MESSAGES and vhost.route_steps < steps_end
+            if not has_share or not self.handovers.admits(bucket.backing):
                 break
             heappop(heap)
             if not self._taken.has(entry):
@@ -223,7 +230,7 @@ class DelayedMessages:
             published += 1
         if len(absent) > 0:
             self._load(absent)
-        return published >= SLICE_MESSAGES
+        return not has_share
 
     def _publish(self, entry: Entry, now_ms: i64) -> None:
         vhost = self._vhost

@@ -17,7 +17,6 @@ from mypy_extensions import i64
 
 from warrenmq.broker.content.properties import PublishProperties, inspect_properties
 from warrenmq.broker.dead_letters.death_headers import DeathHeaders, cycling_queues
-from warrenmq.broker.flow.publish_turns import TURN_STEPS
 from warrenmq.broker.vhost.arrival import arrive
 from warrenmq.broker.vhost.handovers.delayed_messages import DelayedMessages
 from warrenmq.broker.vhost.handovers.handovers import Handovers
@@ -36,9 +35,11 @@ from warrenmq.store.model.message import NOT_JOURNALED, Message, MovedMessage
 
 logger = logging.getLogger("warren.dead_letters")
 
-# Dead letters that one turn publishes, if they are not more work than the costly publishes of a turn
-# may be.
+# Dead letters that one turn publishes.
 SLICE_LETTERS: Final = 1024
+# Steps (`VhostQueues.route_steps`) at which a turn publishes no more of them. A step of a dead letter
+# takes longer than one of a client's publish: its queues are asked first whether they are full.
+SLICE_STEPS: Final = 4096
 # Dead letters whose contents are read from disk together.
 _LOAD_LETTERS: Final = 256
 # Reasons as x-death has them.
@@ -129,7 +130,7 @@ class DeadLetters(HandoverHost):
         self._properties: PublishProperties = PublishProperties(b"\x00\x00")
         # Cycles that were logged, as pairs of queues.
         self._logged: set[tuple[bytes, bytes]] = set()
-        self.slice_steps: i64 = TURN_STEPS
+        self.slice_steps: i64 = SLICE_STEPS
         # Dead letters since the start, by reason.
         self.counts: dict[int, int] = {}
 

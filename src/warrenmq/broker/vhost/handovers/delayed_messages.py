@@ -18,7 +18,6 @@ from mypy_extensions import i64
 
 from warrenmq.broker.content.properties import PublishProperties, inspect_properties
 from warrenmq.broker.definitions.metadata import DeleteQueuePart, PutQueuePart
-from warrenmq.broker.flow.publish_turns import TURN_STEPS
 from warrenmq.broker.vhost.arrival import arrive
 from warrenmq.broker.vhost.handovers.delay_buckets import DelayBucket, bucket_number
 from warrenmq.broker.vhost.handovers.handovers import Handovers
@@ -37,9 +36,10 @@ from warrenmq.wire.field_table import Field, decode_table, encode_table
 from warrenmq.wire.field_types import TAG_LONG, TAG_SIGNED_INT
 from warrenmq.wire.properties import decode_properties
 
-# Messages that one turn takes out of buckets, and messages that it publishes, if these are not more
-# work than the costly publishes of a turn may be.
+# Messages that one turn takes out of buckets, and messages that it publishes.
 SLICE_MESSAGES: Final = 1024
+# Steps (`VhostQueues.route_steps`) at which a turn publishes no more, as for dead letters.
+SLICE_STEPS: Final = 4096
 # Messages, and bytes of their content, that may wait in the heap.
 TAKEN_MESSAGES_MAX: Final = 65_536
 TAKEN_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -65,7 +65,7 @@ class DelayedMessages:
         self._taken: TakenEntries = TakenEntries()
         # When `advance` has something to do (ms).
         self._next_ms: i64 = _NEVER_MS
-        self.slice_steps: i64 = TURN_STEPS
+        self.slice_steps: i64 = SLICE_STEPS
         # The properties of the last message that was due.
         self._properties: PublishProperties = PublishProperties(b"\x00\x00")
         vhost.host.unacked_finders.append(self._taken.find)

@@ -46,7 +46,8 @@ class PublishRoute:
         self.is_durable: bool = False
         # True for a direct reply: the routing key names a consumer of `amq.rabbitmq.reply-to`.
         self.is_reply: bool = False
-        # Steps (`publish_turns.py`) that it took to find `queues`, until a publish has counted them.
+        # Steps (`publish_turns.py`) that it took to find `queues`, until a publish has counted
+        # them.
         self.match_steps: i64 = 0
         # The delayed exchanges at which the message has to wait.
         self.waits: list[Exchange] = []

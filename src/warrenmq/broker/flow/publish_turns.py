@@ -1,7 +1,7 @@
 """Shares the turns of the loop among publishes that are much work: no client holds up the others.
 
-A socket is read for up to 256 KiB a turn, which may be thousands of publishes. One of them may go to
-ten thousand queues, or be compared with a hundred thousand bindings. A channel whose publish is
+A socket is read for up to 256 KiB a turn, which may be thousands of publishes. One of them may go
+to ten thousand queues, or be compared with a hundred thousand bindings. A channel whose publish is
 such work, in a turn that has had its share, is suspended: its further frames are kept. The end of
 the turn resumes the channels in their order, as far as the share of the next turn goes. Channels
 with cheap publishes never wait. A commit is the work of all its publishes (`channel/commit.py`).

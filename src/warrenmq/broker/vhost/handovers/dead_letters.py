@@ -37,8 +37,9 @@ logger = logging.getLogger("warren.dead_letters")
 
 # Dead letters that one turn publishes.
 SLICE_LETTERS: Final = 1024
-# Steps (`VhostQueues.route_steps`) at which a turn publishes no more of them. A step of a dead letter
-# takes longer than one of a client's publish: its queues are asked first whether they are full.
+# Steps (`VhostQueues.route_steps`) at which a turn publishes no more of them. A step of a dead
+# letter takes longer than one of a client's publish: its queues are asked first whether they are
+# full.
 SLICE_STEPS: Final = 4096
 # Dead letters whose contents are read from disk together.
 _LOAD_LETTERS: Final = 256

@@ -23,6 +23,7 @@ from warrenmq.queues.queue import Queue
 from warrenmq.queues.remote import link_records
 from warrenmq.queues.remote.queue_link import QueueLink, TurnEnd
 from warrenmq.queues.settings import NO_LIMIT
+from warrenmq.store.model.runs import Runs
 from warrenmq.vocabulary.fail_points import fail_point
 
 
@@ -171,28 +172,41 @@ class RemoteClients(TurnEnd):
     def _take_back(self, reader: link_records.RecordReader, now_ms: i64) -> None:
         """Take messages back. What comes unseen by consecutive records returns as one."""
         unseen: dict[Queue, list[Entry]] = {}
-        while True:
-            used = self._queue(reader)
-            level = reader.octet()
-            flags = reader.octet()
-            count = reader.number()
-            queue = self._queues.find(used)
-            backing = None if queue is None else queue.level_at(level)
-            entries: list[Entry] = []
-            for _ in range(count):
-                first, last = reader.run()
-                if backing is not None:
-                    entries.extend(self._unacked.take(backing.ledger, first, last))
-            if queue is not None and len(entries) > 0:
-                _release(entries)
-                if (flags & link_records.UNSEEN) != 0:
-                    unseen.setdefault(queue, []).extend(entries)
-                else:
-                    queue.requeue(entries, now_ms)
-            if not reader.skip(link_records.RETURN):
-                break
-        for returning, entries in unseen.items():
-            returning.put_back(entries, now_ms)
+        try:
+            while True:
+                self._take_back_some(reader, unseen, now_ms)
+                if not reader.skip(link_records.RETURN):
+                    break
+        finally:
+            # Of a malformed record nothing is taken, but the records before it are in force.
+            for returning, entries in unseen.items():
+                returning.put_back(entries, now_ms)
+
+    def _take_back_some(
+        self, reader: link_records.RecordReader, unseen: dict[Queue, list[Entry]], now_ms: i64
+    ) -> None:
+        """Take the messages of one record back, or add them to those that are `unseen`."""
+        used = self._queue(reader)
+        level = reader.octet()
+        flags = reader.octet()
+        # Read the whole record first: the end of the link returns what is not taken.
+        runs: Runs = []
+        for _ in range(reader.number()):
+            runs.append(reader.run())
+        queue = self._queues.find(used)
+        backing = None if queue is None else queue.level_at(level)
+        if queue is None or backing is None:
+            return
+        entries: list[Entry] = []
+        for first, last in runs:
+            entries.extend(self._unacked.take(backing.ledger, first, last))
+        if len(entries) == 0:
+            return
+        _release(entries)
+        if (flags & link_records.UNSEEN) != 0:
+            unseen.setdefault(queue, []).extend(entries)
+        else:
+            queue.requeue(entries, now_ms)
 
     def _add_credit(self, reader: link_records.RecordReader, now_ms: i64) -> None:
         consumer = self._consumers.by_number.get(reader.number())

@@ -532,6 +532,8 @@ def queue_state_runs(data: bytes, start: i64, end: i64) -> i64:
         return 0
     if tail < 4 or tail != 4 + read_u32(data, start + QUEUE_STATE_BYTES) * RUN_BYTES:
         return -1
+    if count_runs(data, start + QUEUE_STATE_BYTES + 4, end) < 0:
+        return -1
     return (tail - 4) // RUN_BYTES
 
 

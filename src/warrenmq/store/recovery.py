@@ -534,6 +534,6 @@ def _runs_in(data: bytes, start: i64, end: i64) -> Runs | None:
     if end - start < 8:
         return None
     count = record.read_u32(data, start + 4)
-    if end - start != 8 + count * record.RUN_BYTES or record.count_runs(data, start + 8, end) < 0:
+    if end - start != 8 + count * record.RUN_BYTES or not record.are_runs(data, start + 8, end):
         return None
     return record.read_runs(data, start + 8, count)

@@ -41,7 +41,7 @@ from warrenmq.store.records.record import (
     RELEASE,
     RUN_BYTES,
     RecordWriter,
-    count_runs,
+    are_runs,
     read_u32,
     read_u64,
     start_publish,
@@ -272,7 +272,7 @@ def decode_release(data: bytes, start: i64, end: i64) -> Release | None:
     runs_start = at + read_u32(data, start + 8) * _RELEASE_ENTRY_BYTES + 8
     if runs_start > end or runs_start + read_u32(data, runs_start - 4) * RUN_BYTES != end:
         return None
-    if count_runs(data, runs_start, end) < 0:
+    if not are_runs(data, runs_start, end):
         return None
     contents: list[ContentRef] = []
     while at < runs_start - 8:

@@ -532,7 +532,7 @@ def queue_state_runs(data: bytes, start: i64, end: i64) -> i64:
         return 0
     if tail < 4 or tail != 4 + read_u32(data, start + QUEUE_STATE_BYTES) * RUN_BYTES:
         return -1
-    if count_runs(data, start + QUEUE_STATE_BYTES + 4, end) < 0:
+    if not are_runs(data, start + QUEUE_STATE_BYTES + 4, end):
         return -1
     return (tail - 4) // RUN_BYTES
 
@@ -545,6 +545,18 @@ def read_runs(data: bytes, start: i64, count: i64) -> Runs:
         runs.append((read_i64_be(data, start), read_i64_be(data, start + 8)))
         start += RUN_BYTES
     return runs
+
+
+def are_runs(data: bytes, start: i64, end: i64) -> bool:
+    """Whether [start, end) of `data` has runs of seq ids, of which a start can be above its end.
+
+    The length of any other would not fit into its type.
+    """
+    while start < end:
+        if read_i64_be(data, start) < 0 or read_i64_be(data, start + 8) < 0:
+            return False
+        start += RUN_BYTES
+    return True
 
 
 def count_runs(data: bytes, start: i64, end: i64) -> i64:

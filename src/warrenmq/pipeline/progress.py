@@ -44,7 +44,7 @@ class Silent:
 
 
 class JsonProgress:
-    """Writes progress as lines of JSON: each new step at once, else at most one line a second.
+    """Writes progress as lines of JSON: at most one a second, but the ends of each step at once.
 
     A step that equals the last one is skipped.
     """
@@ -61,7 +61,8 @@ class JsonProgress:
         """Write the step as a line if it differs from the last one and is due."""
         now = self._clock()
         last = self._last
-        if step == last or (last is not None and step.name == last.name and now < self._due_s):
+        is_inside = last is not None and step.name == last.name and step.done != step.total
+        if step == last or (is_inside and now < self._due_s):
             return
         self._last = step
         self._due_s = now + _EVENT_PAUSE_S

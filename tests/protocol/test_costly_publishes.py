@@ -64,7 +64,7 @@ def by_long_keys(channel: ChannelPeer) -> tuple[Callable[[int], bytes], int]:
 
 
 class Situation:
-    """A client has sent COUNT costly publishes at once; of each turn is known what it handled."""
+    """A client with COUNT costly publishes in `frames`; tells what each turn handles of them."""
 
     def __init__(self, amqp: Amqp, set_up: Setup) -> None:
         self.engine: MemoryBroker = amqp.engine()
@@ -95,7 +95,7 @@ class Situation:
         return int(self.engine.vhost.queues[QUEUE].ready_count)
 
     def end_turn(self) -> int:
-        """End the turn; returns how many messages arrived meanwhile."""
+        """End the broker's turn; returns how many messages it has brought to QUEUE."""
         before = self.arrived()
         self.engine.broker.end_turn(self.engine.now_ms)
         return self.arrived() - before
@@ -190,7 +190,7 @@ def test_a_commit_of_many_publishes_takes_several_turns(amqp: Amqp) -> None:
     commit = OpenTransaction(amqp)
     commit.receive(commit.publisher, method_frame(1, BasicGet(QUEUE, True)))
     commit.apply_all()
-    # The acks come last, and what the client has sent meanwhile waits for the answer.
+    # The ack is applied after all publishes. The get, sent before, is answered after commit-ok.
     assert commit.unacked() == 0
     assert commit.arrived() == COUNT
     commit.channel.expect(TxCommitOk)

@@ -135,4 +135,5 @@ class Transaction:
         self.publishes = []
         self.settles = []
         self.size_bytes = 0
+        self.steps = 0
         return entries

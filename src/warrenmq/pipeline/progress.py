@@ -44,9 +44,9 @@ class Silent:
 
 
 class JsonProgress:
-    """Writes progress as lines of JSON: at most one a second, but the ends of each step at once.
+    """Writes progress as lines of JSON: at most one a second within a step.
 
-    A step that equals the last one is skipped.
+    A new step and a finished one are written at once; a step that equals the last one is skipped.
     """
 
     def __init__(

@@ -124,7 +124,7 @@ class _CommitWait(ConfirmWaiter):
         self._is_complete: bool = True
 
     def add(self, touched: dict[MessageTaker, None]) -> None:
-        """Wait for the journal, and for the parties of the queues that were just changed."""
+        """Wait until the journal and other nodes have what was just applied to `touched`."""
         parties: list[ConfirmParty] = []
         for queue in touched:
             party = queue.confirm_party()
@@ -138,7 +138,7 @@ class _CommitWait(ConfirmWaiter):
         self._ask_journal()
 
     def end(self) -> None:
-        """Answer the client as soon as all answers are here: everything is applied."""
+        """Send commit-ok as soon as the journal and the nodes have answered: all is applied."""
         self._is_ended = True
 
     def _ask_journal(self) -> None:

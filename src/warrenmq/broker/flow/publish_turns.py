@@ -36,13 +36,13 @@ class PublishTurns:
         self._wake: Callable[[], None] = wake
 
     def spend(self, channel: FlowHost, steps: i64) -> None:
-        """Count a costly publish of `channel`, which waits if the turn has had its share."""
+        """Count the steps of a costly publish; `channel` waits if this turn has none left."""
         self.steps_left -= steps
         if self.steps_left < 0:
             self.wait(channel)
 
     def wait(self, channel: FlowHost) -> None:
-        """Suspend `channel` until its share of a later turn."""
+        """Suspend `channel`; the end of this turn or of a later one resumes it."""
         channel.suspend()
         self._waiting.append(channel)
         self._wake()

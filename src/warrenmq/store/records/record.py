@@ -548,9 +548,9 @@ def read_runs(data: bytes, start: i64, count: i64) -> Runs:
 
 
 def are_runs(data: bytes, start: i64, end: i64) -> bool:
-    """Whether [start, end) of `data` has runs of seq ids, of which a start can be above its end.
+    """Whether no run in [start, end) of `data` has a negative seq id.
 
-    The length of any other would not fit into its type.
+    The length of such a run may not fit into 64 bits. A run that ends before it begins is empty.
     """
     while start < end:
         if read_i64_be(data, start) < 0 or read_i64_be(data, start + 8) < 0:

@@ -26,6 +26,7 @@ from warrenmq.cluster.links.shell import LinkShell
 from warrenmq.cluster.links.tls import LinkTls
 
 HOST = "127.0.0.1"
+KINDS = 18
 
 
 class SocketNode:
@@ -74,10 +75,12 @@ class SocketNode:
 
 
 class Echo(Recorder):
-    """Sends each frame back."""
+    """Sends each frame back; a frame of KINDS with the kinds of all frames so far, as bytes."""
 
     def on_frame(self, link: Link, kind: i64, payload: bytes) -> None:
-        link.send(DATA, kind, payload)
+        super().on_frame(link, kind, b"")
+        kinds = bytes([each for each, _ in self.frames])
+        link.send(DATA, kind, kinds if kind == KINDS else payload)
 
 
 async def main(name: str, incarnation: int, port: int, peers: dict[str, Address]) -> None:

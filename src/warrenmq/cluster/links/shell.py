@@ -7,24 +7,33 @@ pings.
 A socket is read READ_BYTES at most a turn, as those of clients are. It is written chunk by chunk,
 and only while it takes them: unsent DATA waits in its link, where urgent frames pass it. For the
 same reason the kernel may buffer little that it has not sent (TCP_NOTSENT_LOWAT).
+
+When a link ends, what it has sent counts as lost: a queue gives messages that were on their way to
+other consumers. So bytes may not arrive after that. A socket to a silent node is reset, which takes
+its unsent bytes back. A node that stood still may have unread bytes from before the reset: it looks
+for the end of its connections before it reads them.
 """
 
 import asyncio
 import logging
+import select
 import socket
 import ssl
+import struct
 from collections.abc import Callable
 from typing import Any, Final, cast
 
 from warrenmq.cluster.errors import ClusterError
 from warrenmq.cluster.links.frames import CHUNK_BYTES
-from warrenmq.cluster.links.link import Link
+from warrenmq.cluster.links.link import SILENCE_MS, Link
 from warrenmq.cluster.links.links import PROBED, Address, Links, shown
 from warrenmq.cluster.links.tls import LinkTls, tls_fault
 
 logger = logging.getLogger("warren.cluster")
 
 _TICK_S: Final = 0.1
+# Time without ticks after which other nodes may have ended their links to this one.
+_STOOD_STILL_MS: Final = SILENCE_MS // 2
 # Time for a dialled node to accept the connection, and for a TLS handshake (s).
 _CONNECT_S: Final = 5.0
 # Time for a refusal to leave before the socket is closed anyway (s).
@@ -47,6 +56,8 @@ _REFUSES_CERTIFICATE: Final = ", perhaps because it refuses this node's certific
 _DEMANDS_TLS: Final = ", perhaps because it demands TLS"
 # Bytes that the kernel buffers without having sent them.
 _NOT_SENT_BYTES: Final = CHUNK_BYTES
+# The option of SO_LINGER with which a socket is reset when it is closed.
+_RESET: Final = struct.pack("ii", 1, 0)
 
 
 class LinkShell:
@@ -83,6 +94,7 @@ class LinkShell:
         # Dials, and accepted connections that have no protocol yet.
         self._tasks: set[asyncio.Task[None]] = set()
         self._ticking: asyncio.TimerHandle | None = None
+        self._ticked_ms = now_ms()
 
     def start(self, host: str, port: int) -> Address:
         """Listen and begin to dial; returns the address. Raises ClusterError.
@@ -137,10 +149,19 @@ class LinkShell:
         for reader in read_on:
             reader.read_on()
 
+    def notice_pause(self, now_ms: int) -> None:
+        """If this node stood still, end the links that other nodes have ended since then."""
+        if now_ms - self._ticked_ms >= _STOOD_STILL_MS:
+            self._ticked_ms = now_ms
+            for protocol in self.protocols:
+                protocol.end_if_closed()
+
     def _tick(self) -> None:
         # Schedule the next tick first: an error must not stop the clock.
         self._ticking = self.loop.call_later(_TICK_S, self._tick)
         now_ms = self.now_ms()
+        self.notice_pause(now_ms)
+        self._ticked_ms = now_ms
         self.links.tick(now_ms)
         for name, address in self.links.take_dials(now_ms):
             self._start(self._dial(name, address))
@@ -267,7 +288,9 @@ class LinkProtocol(asyncio.BufferedProtocol):
             self._has_received = True
             if data.startswith(_TLS_START) and not shell.is_encrypted:
                 self._link.close("the other side speaks TLS, and this node does not")
-        self._link.receive(data, shell.now_ms())
+        now_ms = shell.now_ms()
+        shell.notice_pause(now_ms)
+        self._link.receive(data, now_ms)
         shell.schedule_turn()
 
     def pause_writing(self) -> None:
@@ -292,6 +315,17 @@ class LinkProtocol(asyncio.BufferedProtocol):
         self._link.shell = None
         self._transport = None
         self._shell.schedule_turn()
+
+    def end_if_closed(self) -> None:
+        """Go down if the other side has closed the connection, whatever is unread."""
+        assert self._link is not None and self._transport is not None
+        if self._transport.is_closing():
+            return
+        raw: socket.socket = self._transport.get_extra_info("socket")
+        poll = select.poll()
+        poll.register(raw, select.POLLRDHUP)
+        if poll.poll(0):
+            self._link.lost("the other side has closed the connection while this node stood still")
 
     # -- turns -------------------------------------------------------------------------------------
 
@@ -329,7 +363,9 @@ class LinkProtocol(asyncio.BufferedProtocol):
     def _close(self, link: Link, transport: asyncio.Transport) -> None:
         parts = link.take_output()
         if not parts:
-            # The other side is gone: what the socket still has would wait for it forever.
+            # The other side is gone: what the socket still has may not reach it any more.
+            raw: socket.socket = transport.get_extra_info("socket")
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             transport.abort()
             return
         transport.writelines(parts)

@@ -37,7 +37,7 @@ from warrenmq.cluster.groups.group import Copy
 from warrenmq.cluster.groups.known_nodes import KnownNodes
 from warrenmq.cluster.links.handshake import Identity
 from warrenmq.cluster.links.link_secrets import LinkSecrets
-from warrenmq.cluster.links.links import Links
+from warrenmq.cluster.links.links import Links, shown
 from warrenmq.cluster.links.node_calls import NodeCalls
 from warrenmq.cluster.links.shell import LinkShell
 from warrenmq.cluster.links.tls import LinkTls
@@ -312,7 +312,7 @@ class ClusterNode:
         self.decisions.watch(start.revision + 1, self._follow, self._on_lost)
         self._renewing = self._loop.create_task(self._renew())
         await self._link_all()
-        return f"{host}:{port}"
+        return shown((host, port))
 
     async def announce(self, listeners: list[tuple[str, str, int]]) -> None:
         """Let the others know the listeners for clients: (protocol, interface, port)."""

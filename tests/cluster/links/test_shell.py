@@ -77,6 +77,20 @@ async def test_a_port_in_use_is_said_in_words() -> None:
             other.start(one.address[1])
 
 
+@pytest.mark.parametrize("host", ["", "::"])
+@on_loop
+async def test_every_address_is_ipv4_and_ipv6(host: str) -> None:
+    node = SocketNode(identity(A))
+    _, port = node.shell.start(host, 0)
+    for address in ("127.0.0.1", "::1"):
+        with socket.create_connection((address, port)):
+            pass
+    other = SocketNode(identity(B))
+    with pytest.raises(ClusterError, match=f"on port {port} of every address: Address already in"):
+        other.shell.start(host, port)
+    await node.shell.stop("the test is over")
+
+
 @on_loop
 async def test_three_nodes_have_a_link_for_each_pair() -> None:
     nodes = [SocketNode(identity(name)) for name in (A, B, "c@three")]

@@ -28,8 +28,10 @@ from tests.support.brokers.amqp_peer import ChannelPeer, Peer
 from tests.support.cluster.etcd_parties import CLIENTS, etcd_parties, etcd_urls, etcdctl
 from tests.support.cluster.networks import Network, text_of
 from tests.support.cluster.parties import Party, running
+from tests.support.cluster.relays import RelayNetwork
 from tests.support.cluster.trio import Printed, warrenctl
 from tests.support.cluster.workload_process import RecordedRun
+from warrenmq.server.config.options.cluster import CLUSTER_PORT
 from warrenmq.wire.methods import ConnectionOpen, ConnectionOpenOk, ConnectionTuneOk
 
 NAMES = ("n1", "n2", "n3")
@@ -64,9 +66,13 @@ class RealNode(Party):
             "listen": text_of(listen),
             "cluster": cluster_name or CLUSTER,
             "etcd": ",".join(etcd),
-            "cluster-listen": text_of(network.listen(name, LINKS)),
             "management": "off",
         }
+        # Where it listens for others. On a network of relays, nodes share a machine.
+        self.links = (listen[0], CLUSTER_PORT)
+        if isinstance(network, RelayNetwork):
+            self.links = network.listen(name, LINKS)
+            options["cluster-listen"] = text_of(self.links)
         command = [sys.executable, "-m", "simulator.failing_node", "server"]
         command += [word for option, value in options.items() for word in (f"--{option}", value)]
         for key, value in {"loopback_users.guest": "false", **settings}.items():

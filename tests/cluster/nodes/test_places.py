@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.nodes.real_cluster import LINKS, RealCluster, RealNode, inside
+from tests.cluster.nodes.real_cluster import RealCluster, RealNode, inside
 from tests.support.awaiting import eventually
 from tests.support.brokers.amqp_frames import PERSISTENT, table
 from tests.support.cluster.networks import Address
@@ -58,9 +58,8 @@ def test_a_node_whose_clock_is_wrong(cluster: RealCluster) -> None:
 @contextmanager
 def foreign_server(cluster: RealCluster, node: RealNode) -> Iterator[Address]:
     """Somebody else listens where a dead node has listened, and answers nonsense."""
-    address = cluster.network.listen(node.name, LINKS)
     with inside(cluster.network, node.name):
-        server = socket.create_server(address)
+        server = socket.create_server(node.links)
     callers: list[str] = []
 
     def serve() -> None:
@@ -76,7 +75,7 @@ def foreign_server(cluster: RealCluster, node: RealNode) -> Iterator[Address]:
     thread = threading.Thread(target=serve)
     thread.start()
     try:
-        yield address
+        yield node.links
         eventually(lambda: len(callers) > 2, "nodes have tried to link with it")
     finally:
         server.shutdown(socket.SHUT_RDWR)

@@ -99,16 +99,17 @@ class LinkShell:
     def start(self, host: str, port: int) -> Address:
         """Listen and begin to dial; returns the address. Raises ClusterError.
 
-        Port 0 means any free port.
+        The hosts "" and "::" mean every address, IPv4 and IPv6; port 0 means any free port.
         """
+        is_every = host in ("", "::")
         try:
-            family = socket.getaddrinfo(host.encode(), port, type=socket.SOCK_STREAM)[0][0]
-            self._listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+            self._listener = _every_address(port) if is_every else _one_address(host, port)
         except OSError as error:
+            where = f"port {port} of every address" if is_every else shown((host, port))
             # Python repeats the address in parentheses.
             reason = str(error.strerror).partition(" (")[0]
             raise ClusterError(
-                f"cannot listen for other nodes on {shown((host, port))}: {reason}; "
+                f"cannot listen for other nodes on {where}: {reason}; "
                 "choose another address with cluster.listen"
             ) from None
         self._listener.setblocking(False)
@@ -371,6 +372,17 @@ class LinkProtocol(asyncio.BufferedProtocol):
         transport.writelines(parts)
         transport.close()
         self._shell.loop.call_later(_CLOSE_S, transport.abort)
+
+
+def _every_address(port: int) -> socket.socket:
+    is_dual = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if is_dual else socket.AF_INET
+    return socket.create_server(("", port), family=family, backlog=_BACKLOG, dualstack_ipv6=is_dual)
+
+
+def _one_address(host: str, port: int) -> socket.socket:
+    family = socket.getaddrinfo(host.encode(), port, type=socket.SOCK_STREAM)[0][0]
+    return socket.create_server((host, port), family=family, backlog=_BACKLOG)
 
 
 def _tls_options(context: ssl.SSLContext) -> dict[str, Any]:

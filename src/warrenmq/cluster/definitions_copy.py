@@ -61,6 +61,7 @@ class DefinitionsCopy:
         already needs no removal.
         """
         conditions: list[Condition] = []
+        new_users = {change.name for change in changes if isinstance(change, metadata.PutUser)}
         for change in changes:
             if isinstance(change, (metadata.PutQueue, metadata.PutExchange)):
                 conditions.append(Absent(change))
@@ -75,7 +76,8 @@ class DefinitionsCopy:
                 if not self._expect_ends(change, conditions):
                     return None
             elif isinstance(change, (metadata.PutPermission, metadata.PutTopicPermission)):
-                conditions.append(Exists(metadata.PutUser(change.user, b"", "", [])))
+                if change.user not in new_users:
+                    conditions.append(Exists(metadata.PutUser(change.user, b"", "", [])))
                 self._expect_vhost(change.vhost, conditions)
             elif isinstance(change, metadata.PutParameter) and change.vhost:
                 self._expect_vhost(change.vhost, conditions)

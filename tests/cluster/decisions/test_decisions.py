@@ -9,8 +9,14 @@ from tests.cluster.model_cluster import NAMES, Cluster, ModelNode, exchange, que
 from tests.support.brokers.amqp_peer import Peer
 from warrenmq.broker.definitions.metadata import (
     DeleteExchange,
+    DeleteUser,
     PutBinding,
+    PutParameter,
+    PutPermission,
     PutQueue,
+    PutTopicPermission,
+    PutUser,
+    PutVhost,
 )
 from warrenmq.cluster.decision_store import DECIDE_MS
 from warrenmq.cluster.metadata.conditions import NodeIs
@@ -41,6 +47,40 @@ def test_what_one_node_declares_is_there_on_all(cluster: Cluster) -> None:
     assert one.topology() == two.topology() == three.topology()
     assert b"q" in two.vhost.queues and b"q" in one.vhost.remote_queues
     assert one.topology()[2] == {(b"x", b"q", True, b"k")}
+
+
+def test_a_user_and_a_vhost_come_with_what_belongs_to_them(cluster: Cluster) -> None:
+    """An import of definitions is one proposal."""
+    one = cluster.nodes[0]
+    one.propose(
+        PutUser(b"ann", b"", "", []),
+        PutVhost(b"new", 1),
+        PutPermission(b"new", b"ann", ".*", ".*", ".*"),
+        PutTopicPermission(b"new", b"ann", b"", ".*", ".*"),
+        PutParameter(b"new", "policy", "p", "{}"),
+    )
+    cluster.settle()
+    assert one.outcomes == [""]
+    found = cluster.model.load()
+    assert [(each.vhost, each.user) for each in found.permissions] == [(b"new", b"ann")]
+    assert [(each.vhost, each.user) for each in found.topic_permissions] == [(b"new", b"ann")]
+    assert [each.name for each in found.parameters] == ["p"]
+
+
+def test_permissions_of_a_user_who_goes_meanwhile_are_refused(cluster: Cluster) -> None:
+    one, two, _three = cluster.nodes
+    one.propose(PutUser(b"ann", b"", "", []))
+    cluster.settle()
+    one.propose(DeleteUser(b"ann"))
+    two.shared.propose(
+        [PutPermission(b"/", b"ann", ".*", ".*", ".*")],
+        lambda failure, _now_ms: two.outcomes.append(failure),
+        "it has changed",
+    )
+    one.store.answer()
+    cluster.settle()
+    assert two.outcomes == ["it has changed"]
+    assert cluster.model.load().permissions == []
 
 
 def test_of_two_declarations_at_once_one_makes_the_queue(cluster: Cluster) -> None:

@@ -7,7 +7,7 @@ without fail points, and checks that all nodes agree.
 import contextlib
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.cluster.nodes.real_cluster import RealCluster, RealNode
@@ -119,9 +119,20 @@ def has_queue(client: ChannelPeer) -> bool:
         return False
 
 
-def newcomer(cluster: RealCluster, directory: Path, name: str, cluster_name: str = "") -> RealNode:
+def newcomer(
+    cluster: RealCluster,
+    directory: Path,
+    name: str,
+    cluster_name: str = "",
+    settings: Mapping[str, str] | None = None,
+) -> RealNode:
     """A node that has not joined yet, with a directory of its own; or one of another cluster."""
     cluster.network.add(name)
     return RealNode(
-        name, cluster.network, directory, cluster.urls(name), {}, cluster_name=cluster_name
+        name,
+        cluster.network,
+        directory,
+        cluster.urls(name),
+        settings or {},
+        cluster_name=cluster_name,
     )

@@ -1,14 +1,44 @@
 """What is declared through one node is there on all, at once and after a death."""
 
+import json
+from pathlib import Path
+
 import pytest
 
-from tests.cluster.nodes.real_cluster import NAMES, RealCluster
+from tests.cluster.nodes.fail_point_kills import newcomer
+from tests.cluster.nodes.real_cluster import NAMES, RealCluster, RealNode
 from tests.support.brokers.amqp_frames import PERSISTENT, table
 from tests.support.brokers.amqp_peer import ChannelPeer
 from warrenmq.wire.methods import QueueDeclare
 
 VHOST = "gone"
 MIN_MASTERS = table(**{"x-queue-master-locator": "min-masters"})
+DEFINITIONS = {
+    "users": [{"name": "ann", "password": "secret", "tags": "administrator"}],
+    "vhosts": [{"name": VHOST}],
+    "permissions": [
+        {"user": "ann", "vhost": VHOST, "configure": ".*", "write": ".*", "read": ".*"}
+    ],
+    "policies": [
+        {
+            "vhost": VHOST,
+            "name": "all",
+            "pattern": "",
+            "definition": {"max-length": 9},
+            "priority": 0,
+        }
+    ],
+    "queues": [{"vhost": VHOST, "name": "tasks", "durable": True}],
+    "bindings": [
+        {
+            "vhost": VHOST,
+            "source": "amq.fanout",
+            "destination": "tasks",
+            "destination_type": "queue",
+            "routing_key": "",
+        }
+    ],
+}
 ABSENT = "no queue '{}' in vhost '{}'"
 
 
@@ -56,6 +86,42 @@ def test_a_queue_is_declared_used_and_deleted_through_any_node(cluster: RealClus
             assert_absent(declarer, "life")
             clients[life % 3] = declarer.peer.channel()
     assert cluster.keys("q") == {}
+
+
+def assert_imported(node: RealNode) -> None:
+    assert node.ctl("authenticate_user", "ann", "secret").code == 0
+    assert node.ctl("-s", "list_permissions", "-p", VHOST).rows() == [["ann", ".*", ".*", ".*"]]
+    assert node.ctl("-s", "list_policies", "-p", VHOST).rows()[0][:2] == [VHOST, "all"]
+    assert node.ctl("-s", "list_bindings", "-p", VHOST, "source_name", "destination_name").rows() == [
+        ["", "tasks"], ["amq.fanout", "tasks"]
+    ]  # fmt: skip
+
+
+def test_imported_definitions_are_there_on_all_nodes(cluster: RealCluster, tmp_path: Path) -> None:
+    """All of them are new, and rely on each other."""
+    file = tmp_path / "definitions.json"
+    file.write_text(json.dumps(DEFINITIONS))
+    assert cluster["n2"].ctl("import_definitions", str(file)).code == 0
+    for name in NAMES:
+        assert_imported(cluster[name])
+    assert cluster["n1"].ctl("delete_user", "ann").code == 0
+    assert cluster["n3"].ctl("delete_vhost", VHOST).code == 0
+
+
+def test_a_new_cluster_begins_with_the_definitions_of_a_file(
+    cluster: RealCluster, tmp_path: Path
+) -> None:
+    file = tmp_path / "definitions.json"
+    file.write_text(json.dumps(DEFINITIONS))
+    node = newcomer(cluster, tmp_path, "first", "imported", {"load_definitions": str(file)})
+    try:
+        for _ in range(2):
+            node.start()
+            assert_imported(node)
+            assert node.ctl("-s", "list_vhosts").rows() == [[VHOST]]
+            assert node.stop() == 0
+    finally:
+        node.kill()
 
 
 def test_a_vhost_goes_with_its_queues_on_all_nodes(cluster: RealCluster) -> None:

@@ -155,7 +155,9 @@ def test_a_publish_that_reaches_a_former_master_is_nacked(nodes: ThreeNodes) -> 
 class HeldDecisions(Decisions):
     """Decides nothing; the test answers proposals with `done`."""
 
-    def propose(self, changes: list[Change], done: Callable[[str, int], None]) -> None:
+    def propose(
+        self, changes: list[Change], done: Callable[[str, int], None], conflict: str = ""
+    ) -> None:
         self.done = done
 
 

@@ -96,7 +96,9 @@ class Decisions(SharedDefinitions):
         self._cluster = cluster
         self._name = name
 
-    def propose(self, changes: list[Change], done: Callable[[str, int], None]) -> None:
+    def propose(
+        self, changes: list[Change], done: Callable[[str, int], None], conflict: str = ""
+    ) -> None:
         for change in changes:
             self._cluster.make(change)
         done("", self._cluster.front.now_ms)

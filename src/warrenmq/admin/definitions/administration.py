@@ -21,6 +21,7 @@ from warrenmq.vocabulary.error_codes import STORAGE_FAILED
 # Changes that a cluster decides together; a transaction of etcd has no more than 128 operations,
 # and as many conditions.
 _PROPOSED_MAX: Final = 40
+_CONFLICT: Final = "something that it relies on has changed meanwhile; repeat it"
 
 
 class Refusal(Exception):
@@ -105,7 +106,7 @@ class Administration:
             else:
                 done("")
 
-        shared.propose(changes[:_PROPOSED_MAX], on_decided)
+        shared.propose(changes[:_PROPOSED_MAX], on_decided, _CONFLICT)
 
     def _end(self, done: OnDone, refusal: Refusal | None) -> None:
         self._is_busy = False

@@ -19,7 +19,9 @@ from warrenmq.broker.definitions.metadata import Change, PutQueue
 class SharedDefinitions:
     """The definitions of the cluster of this node."""
 
-    def propose(self, changes: list[Change], done: Callable[[str, int], None]) -> None:
+    def propose(
+        self, changes: list[Change], done: Callable[[str, int], None], conflict: str = ""
+    ) -> None:
         """Propose to make what `changes` (Put...) define; all is decided together.
 
         The names must be free, and the ends of a binding must still be those this node knows. A
@@ -27,7 +29,8 @@ class SharedDefinitions:
         and each DeleteBinding one of its bindings.
         `done(failure, now_ms)`: with "" this node has the outcome, so the caller looks again
         whether the thing exists; it may be the work of another. Otherwise nothing was decided in
-        time, for the reason `failure`.
+        time, for the reason `failure`. That is `conflict` when something that the changes rely on
+        has changed first, for a caller who does not look again.
         """
         raise RuntimeError("abstract")
 

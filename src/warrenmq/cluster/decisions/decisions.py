@@ -60,29 +60,29 @@ class ClusterDefinitions(SharedDefinitions):
             self._follower.claims[queue.vhost, queue.name] = owner
         self._placement.place(queue)
 
-    def propose(self, changes: list[Change], done: Done) -> None:
+    def propose(self, changes: list[Change], done: Done, conflict: str = "") -> None:
         # A vhost that the cluster does not have has left nothing behind there: its deletion was one
         # decision.
         vhosts = self._follower.copy.vhosts
         wanted = [
             each for each in changes if not isinstance(each, DeleteVhost) or each.name in vhosts
         ]
-        self._try(wanted, done, self._clock.now_ms() + decision_store.DECIDE_MS)
+        self._try(wanted, done, conflict, self._clock.now_ms() + decision_store.DECIDE_MS)
 
-    def _try(self, changes: list[Change], done: Done, deadline_ms: int) -> None:
+    def _try(self, changes: list[Change], done: Done, conflict: str, deadline_ms: int) -> None:
         if self._removals:
             # A name may be taken by what this node has removed: that is decided first.
             self._removals[-1].callbacks.append(
                 lambda failure: (
                     self._end(changes, done, failure)
                     if failure
-                    else self._try(changes, done, deadline_ms)
+                    else self._try(changes, done, conflict, deadline_ms)
                 )
             )
             return
         conditions = self._follower.copy.prepare(changes)
         if conditions is None:
-            self._look_again(changes, done)
+            self._look_again(changes, done, conflict)
             return
 
         def on_result(result: decision_store.CommitResult) -> None:
@@ -96,15 +96,16 @@ class ClusterDefinitions(SharedDefinitions):
                 else:
                     # The outcome may be unknown; a repetition then meets the thing itself.
                     self._clock.call_later(
-                        decision_store.RETRY_MS, lambda: self._try(changes, done, deadline_ms)
+                        decision_store.RETRY_MS,
+                        lambda: self._try(changes, done, conflict, deadline_ms),
                     )
             else:
-                self._look_again(changes, done)
+                self._look_again(changes, done, conflict)
 
         self._store.commit(conditions, changes, on_result)
 
-    def _look_again(self, changes: list[Change], done: Done) -> None:
-        once = _Once(lambda: self._end(changes, done, ""))
+    def _look_again(self, changes: list[Change], done: Done, conflict: str) -> None:
+        once = _Once(lambda: self._end(changes, done, conflict))
         self._follower.when_followed(self._follower.revision + 1, once.call)
         self._clock.call_later(decision_store.LOOK_AGAIN_MS, once.call)
 

@@ -6,9 +6,13 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.nodes.fail_point_kills import newcomer
-from tests.cluster.nodes.real_cluster import NAMES, RealCluster, RealNode
+from tests.cluster.nodes.real_cluster import AMQP, NAMES, RealCluster, RealNode, inside
 from tests.support.brokers.amqp_frames import PERSISTENT, table
 from tests.support.brokers.amqp_peer import ChannelPeer
+from warrenmq.offline.data_directory import opened
+from warrenmq.pipeline.backups.cluster_definitions import MISSING
+from warrenmq.pipeline.backups.job import backup
+from warrenmq.pipeline.backups.restore_job import restore
 from warrenmq.wire.methods import QueueDeclare
 
 VHOST = "gone"
@@ -111,17 +115,38 @@ def test_imported_definitions_are_there_on_all_nodes(cluster: RealCluster, tmp_p
 def test_a_new_cluster_begins_with_the_definitions_of_a_file(
     cluster: RealCluster, tmp_path: Path
 ) -> None:
+    """A backup of the node as Parquet has them, too, though its directory has queues only."""
     file = tmp_path / "definitions.json"
     file.write_text(json.dumps(DEFINITIONS))
     node = newcomer(cluster, tmp_path, "first", "imported", {"load_definitions": str(file)})
+    host, port = cluster.network.listen("first", AMQP)
+    uri = f"amqp://ann:secret@{host}:{port}/{VHOST}"
     try:
-        for _ in range(2):
-            node.start()
-            assert_imported(node)
-            assert node.ctl("-s", "list_vhosts").rows() == [[VHOST]]
-            assert node.stop() == 0
+        node.start()
+        assert_imported(node)
+        assert node.ctl("-s", "list_vhosts").rows() == [[VHOST]]
+        assert node.stop() == 0
+        node.start()
+        assert_imported(node)
+        with inside(cluster.network, "first"):
+            live = backup(uri, tmp_path / "live", engine="local")
+        assert node.stop() == 0
     finally:
         node.kill()
+    bare = backup(node.data, tmp_path / "bare", vhost=VHOST, engine="local")
+    whole = backup(node.data, tmp_path / "whole", vhost=VHOST, definitions=file, engine="local")
+    assert (live.left_out, live.exit_code) == (whole.left_out, whole.exit_code) == ([], 0)
+    assert (bare.left_out, bare.exit_code) == ([MISSING], 1)
+    for name in ("live", "whole"):
+        restore(tmp_path / name, tmp_path / f"restored {name}", engine="local")
+        with opened(tmp_path / f"restored {name}") as data:
+            found = data.definitions
+        assert [user.name for user in found.users] == [b"ann"]
+        assert [each.user for each in found.permissions] == [b"ann"]
+        assert [each.name for each in found.queues] == [b"tasks"]
+        assert [(each.source, each.destination) for each in found.bindings] == [
+            (b"amq.fanout", b"tasks")
+        ]
 
 
 def test_a_vhost_goes_with_its_queues_on_all_nodes(cluster: RealCluster) -> None:

@@ -55,6 +55,13 @@ def backup_command(
             help="A new directory of this machine for the job's progress, removed at the end; for a URI only, and required there.",
         ),
     ] = None,
+    definitions: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="With the directory of a node of a cluster: what warrenctl export_definitions has written.",
+        ),
+    ] = None,
     master: Master = None,
     engine: EngineOption = EngineChoice.AUTO,
     as_json: AsJson = False,
@@ -73,6 +80,7 @@ def backup_command(
             base=base,
             work=work,
             snapshot_directory=snapshots,
+            definitions=definitions,
             retry_timeout_s=node.retry_timeout_s,
             master=master,
             engine=engine.value,

@@ -25,6 +25,7 @@ import warrenmq
 from warrenmq.admin.client.client import RETRY_TIMEOUT_S, NodeAddress, NodeUnreachableError
 from warrenmq.offline.backup_files import must_be_outside, now_text
 from warrenmq.offline.data_directory import VHOSTS_PATH, ToolError, locked, opened
+from warrenmq.pipeline.backups import cluster_definitions
 from warrenmq.pipeline.backups.manifest import (
     ALIVE_PATH,
     DATA_PATH,
@@ -38,7 +39,7 @@ from warrenmq.pipeline.backups.manifest import (
     write_manifest,
     write_topology,
 )
-from warrenmq.pipeline.backups.topology import topology_of
+from warrenmq.pipeline.backups.topology import Topology, topology_of
 from warrenmq.pipeline.engine import Engine, require_engine, sharing_for
 from warrenmq.pipeline.places import LocalPlace, Place, RemotePlace, path_between, place_of
 from warrenmq.pipeline.progress import Progress, Silent, Step
@@ -59,6 +60,8 @@ if TYPE_CHECKING:
 
 _RESULTS: Final = "results"
 _SNAPSHOT: Final = "files"
+# Beside the snapshot of a running node, and written after it: the definitions of its cluster.
+_EXPORT: Final = "definitions.json"
 _PURPOSE: Final = "warren pipeline backup"
 
 
@@ -68,7 +71,8 @@ class BackupResult(JobResult):
 
     `messages` are all alive messages of the backup and its bases. `lost` messages could not be
     read; `losses` has them by queue. `waiting` messages, by sink, are committed but in no queue
-    yet. `damage` lists losses that could not be counted.
+    yet. `damage` lists losses that could not be counted, `left_out` definitions that the backup
+    lacks.
     """
 
     # A path, or a URI.
@@ -84,11 +88,13 @@ class BackupResult(JobResult):
     losses: dict[str, int] = field(default_factory=dict)
     waiting: dict[str, int] = field(default_factory=dict)
     damage: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
-        """1 when the backup lacks messages that could not be read or were waiting in a sink."""
-        return FOUND_EXIT if self.lost or self.waiting or self.damage else OK_EXIT
+        """1 when the backup lacks definitions, or messages: unreadable ones, or those of a sink."""
+        is_lacking = self.lost or self.waiting or self.damage or self.left_out
+        return FOUND_EXIT if is_lacking else OK_EXIT
 
 
 def backup(
@@ -99,6 +105,7 @@ def backup(
     base: str | Path | None = None,
     work: Path | None = None,
     snapshot_directory: Path | None = None,
+    definitions: Path | None = None,
     retry_timeout_s: float = RETRY_TIMEOUT_S,
     spark: "SparkSession | None" = None,
     master: str | None = None,
@@ -114,7 +121,10 @@ def backup(
 
     A running node makes a snapshot below `snapshot_directory`, on its own machine, by default
     beside `target` or in `work`; on the file system of the node's data directory a snapshot takes
-    no space. A call with the same arguments resumes an interrupted backup. A backup waits up to
+    no space. A directory of a node of a cluster lacks all definitions but its queues: `definitions`
+    is an export of them, and a running node makes it.
+
+    A call with the same arguments resumes an interrupted backup. A backup waits up to
     `retry_timeout_s` seconds while the node does not answer. Raises ToolError, JobError, and
     refusals of the node.
     """
@@ -137,7 +147,16 @@ def backup(
             if snapshot := begun.fact("snapshot"):
                 shutil.rmtree(snapshot, ignore_errors=True)
             return BackupResult(**(begun.result | {"backup": str(place)}))
-        job = _Job(str(source), begun, name, older, snapshot_directory, retry_timeout_s, progress)
+        job = _Job(
+            str(source),
+            begun,
+            name,
+            older,
+            snapshot_directory,
+            definitions,
+            retry_timeout_s,
+            progress,
+        )
         with job.directory() as directory, locked(directory):
             # Survey first: an error here must not cost the start of a JVM.
             survey = job.survey(directory)
@@ -180,6 +199,7 @@ class _Job:
     vhost: str
     base: LocalPlace | RemotePlace | None
     snapshot_directory: Path | None
+    export: Path | None
     retry_timeout_s: float
     progress: Progress
 
@@ -200,9 +220,11 @@ class _Job:
                 must_be_outside(directory, self.begun.target)
             yield directory
             return
+        if self.export is not None:
+            raise ToolError("a running node tells its definitions itself: leave --definitions out")
         known = self.begun.fact("snapshot")
         snapshot = Path(known) / _SNAPSHOT if known else None
-        if snapshot is None or not (snapshot / "manifest.json").exists():
+        if snapshot is None or not (snapshot.parent / _EXPORT).exists():
             if known:
                 shutil.rmtree(known, ignore_errors=True)
             snapshot = self._make_snapshot()
@@ -236,6 +258,10 @@ class _Job:
                         try:
                             with waiting(f"the snapshot of {where}"):
                                 back_up_node(client, str(snapshot), self._show_snapshot)
+                                export = cluster_definitions.export_of(client)
+                            part = snapshot.parent / f"{_EXPORT}.part"
+                            part.write_bytes(export)
+                            part.rename(snapshot.parent / _EXPORT)
                             break
                         except NodeUnreachableError as error:
                             # The node has died, and its unfinished snapshot with it.
@@ -290,10 +316,7 @@ class _Job:
         """Run the tasks and write the backup; files in `directory` must not change meanwhile."""
         state, older = survey.state, survey.older
         self._begin(directory, state)
-        with opened(directory) as data:
-            definition = next(found.definition for found in data.vhosts if found.name == self.vhost)
-            assert definition is not None
-            topology = topology_of(data.definitions, definition)
+        topology, left_out = self._topology(directory)
         runner = TaskRunner(sharing, self.progress)
         parts = runner.run(self.results, survey.tasks, write_backup_part, BackupPart, "backup")
         base = None
@@ -318,12 +341,31 @@ class _Job:
             data=[part.data for part in parts.values() if part.data is not None],
             alive=[part.alive for part in parts.values() if part.alive is not None],
         )
-        result = _result(str(self.begun.place), manifest, state, len(topology.queues))
+        queues = len(topology.queues)
+        result = _result(str(self.begun.place), manifest, state, queues, left_out)
         self.begun.keep_result(result)
         keep_only(self.work, manifest)
         write_manifest(self.work, manifest)
         self.begun.finish()
         return result
+
+    def _topology(self, directory: Path) -> tuple[Topology, list[str]]:
+        """The definitions of the vhost, and in words what is lacking."""
+        with opened(directory) as data:
+            vhost = next(found.definition for found in data.vhosts if found.name == self.vhost)
+            assert vhost is not None
+            own = data.definitions
+        export = self.export
+        beside = directory.parent / _EXPORT
+        if "://" in self.source and beside.stat().st_size:
+            export = beside
+        left_out: list[str] = []
+        if export is not None:
+            document = cluster_definitions.read_export(export)
+            own = cluster_definitions.completed(own, document, self.vhost, left_out)
+        elif cluster_definitions.is_of_cluster(directory, own):
+            left_out.append(cluster_definitions.MISSING)
+        return topology_of(own, vhost), left_out
 
     def _tasks(
         self, directory: Path, state: "VhostState", older: Manifest | None
@@ -494,7 +536,9 @@ def _entries(
     return entries
 
 
-def _result(target: str, manifest: Manifest, state: "VhostState", queues: int) -> BackupResult:
+def _result(
+    target: str, manifest: Manifest, state: "VhostState", queues: int, left_out: list[str]
+) -> BackupResult:
     losses: Counter[str] = Counter()
     for queue in manifest.queues:
         losses[queue.name] += queue.lost
@@ -511,4 +555,5 @@ def _result(target: str, manifest: Manifest, state: "VhostState", queues: int) -
         losses=dict(+losses),
         waiting={name.decode("utf-8", "replace"): count for name, count in state.waiting.items()},
         damage=state.damage,
+        left_out=left_out,
     )

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from warrenmq.broker.definitions.metadata import Definitions
 from warrenmq.cluster.membership.identity import IdentityError, read_identity
-from warrenmq.offline.data_directory import VhostDirectory
+from warrenmq.offline.data_directory import DataDirectory, VhostDirectory
 from warrenmq.store.disk.snapshot import VhostSnapshot
 
 UNKNOWN: Final = "unknown"
@@ -78,6 +78,16 @@ def member_of(directory: Path) -> dict[str, Any]:
         "node": identity.node,
         "replica_id": identity.replica_id,
     }
+
+
+def lacks_definitions(directory: DataDirectory) -> bool:
+    """Whether a directory is of a node of a cluster: definitions other than queues are in etcd.
+
+    A backup of files tells by its queues alone.
+    """
+    own = directory.definitions
+    is_member = bool(member_of(directory.path))
+    return is_member or (not own.users and any([queue.birth for queue in own.queues]))
 
 
 def member_line(member: dict[str, Any]) -> str:

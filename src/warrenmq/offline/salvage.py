@@ -33,6 +33,7 @@ from warrenmq.offline import data_directory
 from warrenmq.offline.backup_files import must_be_new
 from warrenmq.offline.check import is_deleted_queue
 from warrenmq.offline.lost_queues import find_lost_queues
+from warrenmq.offline.queue_copies import lacks_definitions
 from warrenmq.offline.store_builder import StoreBuilder
 from warrenmq.store.contents.file import GONE, ContentFile, index_of
 from warrenmq.store.disk.files import (
@@ -224,14 +225,22 @@ def _made_name(vhost_id: int) -> bytes:
 
 
 def _taken_over(directory: data_directory.DataDirectory, result: SalvageResult) -> list[Change]:
-    """The readable definitions; if they are lost, the changes that make user guest."""
+    """The readable definitions; user guest if they are lost, or are of a cluster."""
     definitions = directory.definitions
+    changes = as_changes(definitions)
     if directory.definitions_error:
         result.losses.append(f"the definitions: {directory.definitions_error}")
+    elif lacks_definitions(directory):
+        result.losses.append("exchanges, bindings and users, which are in the etcd of the cluster")
+    else:
+        return changes
+    if not definitions.users:
         result.notes.append("user guest with password guest is made, as at a first start")
-        user = PutUser(b"guest", hash_password(b"guest"), SHA256, ["administrator"])
-        return [user]
-    return as_changes(definitions)
+        changes.append(PutUser(b"guest", hash_password(b"guest"), SHA256, ["administrator"]))
+        changes += [
+            PutPermission(vhost.name, b"guest", ".*", ".*", ".*") for vhost in definitions.vhosts
+        ]
+    return changes
 
 
 class VhostSalvage:

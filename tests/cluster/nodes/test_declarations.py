@@ -10,6 +10,7 @@ from tests.cluster.nodes.real_cluster import AMQP, NAMES, RealCluster, RealNode,
 from tests.support.brokers.amqp_frames import PERSISTENT, table
 from tests.support.brokers.amqp_peer import ChannelPeer
 from warrenmq.offline.data_directory import opened
+from warrenmq.offline.salvage import salvage
 from warrenmq.pipeline.backups.cluster_definitions import MISSING
 from warrenmq.pipeline.backups.job import backup
 from warrenmq.pipeline.backups.restore_job import restore
@@ -115,7 +116,7 @@ def test_imported_definitions_are_there_on_all_nodes(cluster: RealCluster, tmp_p
 def test_a_new_cluster_begins_with_the_definitions_of_a_file(
     cluster: RealCluster, tmp_path: Path
 ) -> None:
-    """A backup of the node as Parquet has them, too, though its directory has queues only."""
+    """Backups of the node as Parquet have them, too, though its directory has queues only."""
     file = tmp_path / "definitions.json"
     file.write_text(json.dumps(DEFINITIONS))
     node = newcomer(cluster, tmp_path, "first", "imported", {"load_definitions": str(file)})
@@ -133,6 +134,10 @@ def test_a_new_cluster_begins_with_the_definitions_of_a_file(
         assert node.stop() == 0
     finally:
         node.kill()
+    saved = salvage(node.data, tmp_path / "saved")
+    assert saved.losses == ["exchanges, bindings and users, which are in the etcd of the cluster"]
+    with opened(tmp_path / "saved") as data:
+        assert [user.name for user in data.definitions.users] == [b"guest"]
     bare = backup(node.data, tmp_path / "bare", vhost=VHOST, engine="local")
     whole = backup(node.data, tmp_path / "whole", vhost=VHOST, definitions=file, engine="local")
     assert (live.left_out, live.exit_code) == (whole.left_out, whole.exit_code) == ([], 0)

@@ -15,7 +15,6 @@ from warrenmq.admin.protocol import control
 from warrenmq.admin.protocol.cluster import ClusterStatus, DescribeCluster
 from warrenmq.broker.definitions.metadata import Definitions
 from warrenmq.offline.data_directory import ToolError
-from warrenmq.offline.queue_copies import member_of
 from warrenmq.routing.router import PREDECLARED
 
 MISSING: Final = (
@@ -29,14 +28,6 @@ def export_of(client: AdminClient) -> bytes:
     if not client.request(DescribeCluster(), ClusterStatus).cluster:
         return b""
     return client.request(control.ExportDefinitions(), control.Exported).json
-
-
-def is_of_cluster(directory: Path, own: Definitions) -> bool:
-    """Whether a data directory, or a backup of files, is of a node of a cluster.
-
-    `own` are its definitions. A backup of files tells by its queues alone.
-    """
-    return bool(member_of(directory)) or any(queue.birth for queue in own.queues)
 
 
 def read_export(path: Path) -> Document:

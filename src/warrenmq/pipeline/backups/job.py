@@ -25,6 +25,7 @@ import warrenmq
 from warrenmq.admin.client.client import RETRY_TIMEOUT_S, NodeAddress, NodeUnreachableError
 from warrenmq.offline.backup_files import must_be_outside, now_text
 from warrenmq.offline.data_directory import VHOSTS_PATH, ToolError, locked, opened
+from warrenmq.offline.queue_copies import lacks_definitions
 from warrenmq.pipeline.backups import cluster_definitions
 from warrenmq.pipeline.backups.manifest import (
     ALIVE_PATH,
@@ -354,16 +355,18 @@ class _Job:
         with opened(directory) as data:
             vhost = next(found.definition for found in data.vhosts if found.name == self.vhost)
             assert vhost is not None
-            own = data.definitions
+            own, is_lacking = data.definitions, lacks_definitions(data)
         export = self.export
-        beside = directory.parent / _EXPORT
-        if "://" in self.source and beside.stat().st_size:
-            export = beside
+        if "://" in self.source:
+            # Empty for a node that runs alone.
+            beside = directory.parent / _EXPORT
+            is_lacking = beside.stat().st_size > 0
+            export = beside if is_lacking else None
         left_out: list[str] = []
         if export is not None:
             document = cluster_definitions.read_export(export)
             own = cluster_definitions.completed(own, document, self.vhost, left_out)
-        elif cluster_definitions.is_of_cluster(directory, own):
+        elif is_lacking:
             left_out.append(cluster_definitions.MISSING)
         return topology_of(own, vhost), left_out
 

@@ -4,6 +4,7 @@ import atexit
 import os
 import shlex
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ pytest.importorskip("pyspark")
 from warrenmq.spark import SparkUnavailableError
 from warrenmq.spark.local import class_archive as subject
 from warrenmq.spark.local.class_archive import ClassArchive, archive_options, class_archive
+from warrenmq.spark.local.class_training import move_to
 from warrenmq.spark.local.java import java_path
 
 if TYPE_CHECKING:
@@ -133,6 +135,22 @@ def test_old_archives_are_deleted(home: Path) -> None:
         path = made(ClassArchive(directory, f"key{number}"))
         os.utime(path, (number, number))
     assert {path.name[:4] for path in directory.glob("*.jsa")} == {"key2", "key3", "key4", "key5"}
+
+
+def test_the_maker_needs_nothing_of_the_process_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its temporary directory may be gone: PySpark would wait there for the JVM for ever."""
+    monkeypatch.chdir(tmp_path)
+    before = tempfile.mkdtemp(dir=tmp_path)
+    for name in ("TMPDIR", "SPARK_LOCAL_DIRS"):
+        monkeypatch.setenv(name, before)
+    monkeypatch.setattr(tempfile, "tempdir", before)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    move_to(scratch)
+    assert Path.cwd() == Path(tempfile.gettempdir()) == scratch
+    assert os.environ["TMPDIR"] == os.environ["SPARK_LOCAL_DIRS"] == str(scratch)
 
 
 def test_java_ignores_an_archive_with_damaged_bytes(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import fcntl
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 _SCHEMA: Final = "k bigint, t timestamp, h map<string,string>, b binary"
 _ROWS: Final = 100
 _TIMEOUT_S: Final = 600
+# Nobody watches this process, so it ends by itself whatever happens (s).
+_LIFE_S: Final = 3600
 
 
 def main() -> str | None:
@@ -81,9 +84,14 @@ def _make(archive: ClassArchive) -> None:
     for left in archive.directory.glob(f"{prefix}*"):
         shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=prefix, dir=archive.directory) as scratch:
+        signal.alarm(_LIFE_S)
+        move_to(Path(scratch))
         made = Path(scratch, "classes")
         os.environ[SWITCH] = OFF
-        options = f'{java_options(is_light=True)} "-XX:ArchiveClassesAtExit={made}" {QUIETLY}'
+        options = (
+            f'{java_options(is_light=True)} "-Djava.io.tmpdir={scratch}" '
+            f'"-XX:ArchiveClassesAtExit={made}" {QUIETLY}'
+        )
         spark = session(
             "warren classes",
             settings={
@@ -103,6 +111,17 @@ def _make(archive: ClassArchive) -> None:
             gateway.proc.wait(_TIMEOUT_S)
         _check(made)
         archive.keep(made)
+
+
+def move_to(scratch: Path) -> None:
+    """Work in `scratch`: the temporary directory of the process before may go with that.
+
+    PySpark would then wait for ever for a file that the JVM cannot write.
+    """
+    os.chdir(scratch)
+    for name in ("TMPDIR", "SPARK_LOCAL_DIRS"):
+        os.environ[name] = str(scratch)
+    tempfile.tempdir = None
 
 
 def _check(made: Path) -> None:

@@ -88,10 +88,16 @@ def read_replica_record(data: bytes) -> None:
 
 def read_payloads(data: bytes) -> None:
     """Operations of a master, applied to the copy of a queue."""
-    mirror = Mirror(ModelHost(embed_below=60, page_batch=4, segment_entries=8), True, False)
-    for _, payload, _ in SEQUENCE.split(data):
-        mirror.applier.apply(payload, NOW_MS)
-    mirror.applier.check()
+    host = ModelHost(embed_below=60, page_batch=4, segment_entries=8)
+    mirror = Mirror(host, True, False)
+    try:
+        for _, payload, _ in SEQUENCE.split(data):
+            mirror.applier.apply(payload, NOW_MS)
+        mirror.applier.check()
+    finally:
+        # The collector does not see messages: a queue that is dropped with some would stay.
+        mirror.queue.delete(NOW_MS)
+        host.batch.clear()
 
 
 def read_call(data: bytes) -> None:

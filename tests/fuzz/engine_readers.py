@@ -13,6 +13,7 @@ from tests.support.brokers.memory_node import MemoryClient, MemoryDisk, MemoryNo
 from tests.support.stores.store_driver import close_drivers
 from warrenmq.admin.protocol.requests import decode_reply, decode_request
 from warrenmq.admin.protocol.sinks import FinishStage, OpenStage, StageMessages, StageOpened
+from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.server.listening.proxy_protocol import ProxyError, parse_header
 from warrenmq.wire.encode import write_method_frame
 from warrenmq.wire.errors import ConnectionException
@@ -88,6 +89,7 @@ def read_conversation(data: bytes) -> None:
         memory.advance(_WAIT_MS)
         memory.vhost.check()
     finally:
+        _empty(memory.vhost, memory.now_ms)
         close_drivers()
 
 
@@ -108,6 +110,7 @@ def read_admin_session(data: bytes) -> None:
         node.commit()
         node.vhost.check()
     finally:
+        _empty(node.vhost, node.clock.now_ms())
         close_drivers()
 
 
@@ -130,7 +133,14 @@ def read_staged_block(data: bytes) -> None:
         client.ask(FinishStage(opened.stage, 1))
         node.vhost.check()
     finally:
+        _empty(node.vhost, node.clock.now_ms())
         close_drivers()
+
+
+def _empty(vhost: Vhost, now_ms: int) -> None:
+    """Empty the queues: the collector does not see messages, and would keep a dropped broker."""
+    for queue in list(vhost.queues.values()):
+        queue.delete(now_ms)
 
 
 def read_definitions(data: bytes) -> None:

@@ -79,12 +79,18 @@ async def test_a_port_in_use_is_said_in_words() -> None:
 
 @pytest.mark.parametrize("host", ["", "::"])
 @on_loop
-async def test_every_address_is_ipv4_and_ipv6(host: str) -> None:
+async def test_every_address_is_ipv4_and_ipv6(host: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Each is logged as it is written."""
+    caplog.set_level(logging.WARNING)
     node = SocketNode(identity(A))
     _, port = node.shell.start(host, 0)
-    for address in ("127.0.0.1", "::1"):
-        with socket.create_connection((address, port)):
-            pass
+    for address in ("127.0.0.1", "[::1]"):
+        with socket.create_connection((address.strip("[]"), port)) as stranger:
+            stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            await eventually_in_loop(lambda: len(caplog.messages) > 0, "the stranger is logged")
+        (line,) = caplog.messages
+        assert line.startswith(f"no link from {address}: the other side broke the protocol")
+        caplog.clear()
     other = SocketNode(identity(B))
     with pytest.raises(ClusterError, match=f"on port {port} of every address: Address already in"):
         other.shell.start(host, port)

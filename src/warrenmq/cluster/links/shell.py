@@ -54,6 +54,8 @@ _TLS_START: Final = b"\x16\x03"
 # a certificate, or not, when the dialling side has already finished its handshake.
 _REFUSES_CERTIFICATE: Final = ", perhaps because it refuses this node's certificate"
 _DEMANDS_TLS: Final = ", perhaps because it demands TLS"
+# On a socket of both families, IPv4 addresses begin with it.
+_MAPPED: Final = "::ffff:"
 # Bytes that the kernel buffers without having sent them.
 _NOT_SENT_BYTES: Final = CHUNK_BYTES
 # The option of SO_LINGER with which a socket is reset when it is closed.
@@ -392,4 +394,4 @@ def _tls_options(context: ssl.SSLContext) -> dict[str, Any]:
 
 def _address_of(name: tuple[Any, ...]) -> Address:
     host, port = name[:2]
-    return host, port
+    return host.removeprefix(_MAPPED) if "." in host else host, port

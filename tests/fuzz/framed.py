@@ -62,7 +62,7 @@ class FrameLayout:
         if len(frames) <= spared:
             return mutate(rng, data, other)
         first, rest = frames[:spared], frames[spared:]
-        others = self.split(other)[spared:] or rest
+        others = self.split(other)[spared:] or rest.copy()
         if rng.randrange(6) == 0:
             return self.join(first) + mutate(rng, self.join(rest), self.join(others))
         for _ in range(rng.choice((1, 1, 2, 3))):

@@ -95,7 +95,7 @@ def read_payloads(data: bytes) -> None:
             mirror.applier.apply(payload, NOW_MS)
         mirror.applier.check()
     finally:
-        # The collector does not see messages: a queue that is dropped with some would stay.
+        # The cycle collector does not track entries, so they would keep their queue for ever.
         mirror.queue.delete(NOW_MS)
         host.batch.clear()
 

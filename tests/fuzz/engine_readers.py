@@ -138,7 +138,7 @@ def read_staged_block(data: bytes) -> None:
 
 
 def _empty(vhost: Vhost, now_ms: int) -> None:
-    """Empty the queues: the collector does not see messages, and would keep a dropped broker."""
+    """Delete the queues: the cycle collector does not track entries, which keep the broker."""
     for queue in list(vhost.queues.values()):
         queue.delete(now_ms)
 

@@ -57,7 +57,7 @@ def test_a_result_is_json() -> None:
 
 
 def test_events_come_at_most_once_a_second_and_at_the_ends_of_each_step() -> None:
-    """Within a step they come at most once a second."""
+    """While a step goes on, its progress is written once a second at most."""
     now = [0.0]
     written: list[str] = []
     progress = JsonProgress(written.append, lambda: now[0])

@@ -83,7 +83,8 @@ def member_of(directory: Path) -> dict[str, Any]:
 def lacks_definitions(directory: DataDirectory) -> bool:
     """Whether a directory is of a node of a cluster: definitions other than queues are in etcd.
 
-    A backup of files tells by its queues alone.
+    A backup of files has no identity of a node. It is known by its queues: only those of a cluster
+    have births, and a node that runs alone has users.
     """
     own = directory.definitions
     is_member = bool(member_of(directory.path))

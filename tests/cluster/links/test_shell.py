@@ -80,7 +80,7 @@ async def test_a_port_in_use_is_said_in_words() -> None:
 @pytest.mark.parametrize("host", ["", "::"])
 @on_loop
 async def test_every_address_is_ipv4_and_ipv6(host: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Each is logged as it is written."""
+    """The log shows an IPv4 address as people write it, not as ::ffff:127.0.0.1."""
     caplog.set_level(logging.WARNING)
     node = SocketNode(identity(A))
     _, port = node.shell.start(host, 0)
@@ -202,7 +202,7 @@ class EchoProcess:
         self.address = (HOST, int(self._process.stdout.readline()))
 
     def freeze(self) -> None:
-        """Return when it does nothing more."""
+        """Stop the process by SIGSTOP, and return when it stands still."""
         self._process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)
 
@@ -277,8 +277,8 @@ async def test_a_killed_node_that_dials_comes_back(new_process: NewProcess) -> N
 async def test_a_frozen_node_is_silent_and_comes_back(new_process: NewProcess) -> None:
     """The link is half-open, and what waits for the frozen node does not keep it.
 
-    What was sent to it counts as lost, so it may not read that when it wakes: messages would come
-    to its consumers that others have acked since.
+    What was sent to it counts as lost, so it must not read that when it wakes: its consumers would
+    get messages that consumers of other nodes have acked meanwhile.
     """
     node = SocketNode(identity(A))
     process = new_process(B, {A: (HOST, 1)})

@@ -68,7 +68,8 @@ class RealNode(Party):
             "etcd": ",".join(etcd),
             "management": "off",
         }
-        # Where it listens for others. On a network of relays, nodes share a machine.
+        # The address for other nodes: the default port of a machine of its own. On a network of
+        # relays all nodes share one machine, so each needs another port.
         self.links = (listen[0], CLUSTER_PORT)
         if isinstance(network, RelayNetwork):
             self.links = network.listen(name, LINKS)

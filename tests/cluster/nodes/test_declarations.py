@@ -103,7 +103,7 @@ def assert_imported(node: RealNode) -> None:
 
 
 def test_imported_definitions_are_there_on_all_nodes(cluster: RealCluster, tmp_path: Path) -> None:
-    """All of them are new, and rely on each other."""
+    """The vhost, the user and what refers to them come in one import, and none is there before."""
     file = tmp_path / "definitions.json"
     file.write_text(json.dumps(DEFINITIONS))
     assert cluster["n2"].ctl("import_definitions", str(file)).code == 0

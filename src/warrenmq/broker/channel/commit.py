@@ -124,7 +124,7 @@ class _CommitWait(ConfirmWaiter):
         self._is_complete: bool = True
 
     def add(self, touched: dict[MessageTaker, None]) -> None:
-        """Wait until the journal and other nodes have what was just applied to `touched`."""
+        """Wait until the journal and copies on other nodes have what `touched` has just got."""
         parties: list[ConfirmParty] = []
         for queue in touched:
             party = queue.confirm_party()

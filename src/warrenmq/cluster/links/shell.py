@@ -8,10 +8,10 @@ A socket is read READ_BYTES at most a turn, as those of clients are. It is writt
 and only while it takes them: unsent DATA waits in its link, where urgent frames pass it. For the
 same reason the kernel may buffer little that it has not sent (TCP_NOTSENT_LOWAT).
 
-When a link ends, what it has sent counts as lost: a queue gives messages that were on their way to
-other consumers. So bytes may not arrive after that. A socket to a silent node is reset, which takes
-its unsent bytes back. A node that stood still may have unread bytes from before the reset: it looks
-for the end of its connections before it reads them.
+When a link ends, what was on its way counts as lost: a queue hands those messages to other
+consumers. So none of these bytes may be read later. A socket to a silent node is reset, and the
+kernel drops what it has not sent. A node that stood still may have unread bytes from before the
+reset: it looks for the end of its connections before it reads them.
 """
 
 import asyncio
@@ -320,7 +320,7 @@ class LinkProtocol(asyncio.BufferedProtocol):
         self._shell.schedule_turn()
 
     def end_if_closed(self) -> None:
-        """Go down if the other side has closed the connection, whatever is unread."""
+        """Take the link down if the other side has closed the connection, read to its end or not."""
         assert self._link is not None and self._transport is not None
         if self._transport.is_closing():
             return
@@ -366,7 +366,8 @@ class LinkProtocol(asyncio.BufferedProtocol):
     def _close(self, link: Link, transport: asyncio.Transport) -> None:
         parts = link.take_output()
         if not parts:
-            # The other side is gone: what the socket still has may not reach it any more.
+            # The other side counts as dead. A plain close would leave the unsent bytes to the
+            # kernel, which would deliver them when the other side wakes.
             raw: socket.socket = transport.get_extra_info("socket")
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             transport.abort()

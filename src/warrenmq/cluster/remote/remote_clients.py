@@ -189,7 +189,8 @@ class RemoteClients(TurnEnd):
         used = self._queue(reader)
         level = reader.octet()
         flags = reader.octet()
-        # Read the whole record first: the end of the link returns what is not taken.
+        # Take nothing before the record is read to its end: if it is malformed the link ends, and
+        # that returns all messages that are still unacked.
         runs: Runs = []
         for _ in range(reader.number()):
             runs.append(reader.run())

@@ -10,7 +10,6 @@ from typing import Final
 from warrenmq.admin.client.client import AdminClient
 from warrenmq.admin.definitions import conversion
 from warrenmq.admin.definitions.document import DefinitionsError, Document, parse_document
-from warrenmq.admin.definitions.lenient_json import JsonError, strict_json
 from warrenmq.admin.protocol import control
 from warrenmq.admin.protocol.cluster import ClusterStatus, DescribeCluster
 from warrenmq.broker.definitions.metadata import Definitions
@@ -33,18 +32,18 @@ def export_of(client: AdminClient) -> bytes:
 def read_export(path: Path) -> Document:
     """The definitions in a file of JSON. Raises ToolError."""
     try:
-        return parse_document(strict_json(path.read_bytes()))
+        return parse_document(path.read_bytes())
     except OSError as error:
         raise ToolError(f"{path}: {error.strerror}") from None
-    except (JsonError, DefinitionsError) as error:
+    except DefinitionsError as error:
         raise ToolError(f"{path}: {error}") from None
 
 
 def completed(own: Definitions, export: Document, vhost: str, left_out: list[str]) -> Definitions:
-    """The vhost, its queues and their parts of `own`, with what `export` has for them.
+    """`vhost` with the queues of `own`, and its users, exchanges and bindings of `export`.
 
-    Bindings of queues that the node does not have are not in it. What has no place is added to
-    `left_out`, in words.
+    Bindings of queues that the node does not have are left out without a word. What this version
+    cannot declare is added to `left_out`, in words.
     """
     name = vhost.encode()
     found = Definitions()

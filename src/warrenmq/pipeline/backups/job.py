@@ -61,7 +61,8 @@ if TYPE_CHECKING:
 
 _RESULTS: Final = "results"
 _SNAPSHOT: Final = "files"
-# Beside the snapshot of a running node, and written after it: the definitions of its cluster.
+# The file with the definitions of a running node's cluster, in the directory of its snapshot. It is
+# written last: where it is, the snapshot is complete. It is empty for a node that runs alone.
 _EXPORT: Final = "definitions.json"
 _PURPOSE: Final = "warren pipeline backup"
 
@@ -141,6 +142,8 @@ def backup(
         "vhost": name,
         "base": "" if older is None else str(older),
     }
+    if definitions is not None:
+        of["definitions"] = str(definitions)
     if work is not None:
         of["target"] = str(place)
     with unfinished(place, "backup", of, work) as begun:
@@ -185,9 +188,12 @@ class BackupPart(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class _Survey:
-    """The source's state, the manifest of the base with its checksum, and the tasks by name."""
+    """State and definitions of the source, the base with its checksum, and the tasks by name."""
 
     state: "VhostState"
+    topology: Topology
+    # Definitions that the backup will lack, in words.
+    left_out: list[str]
     older: Manifest | None
     base_crc32c: str
     tasks: dict[str, BackupTask]
@@ -299,7 +305,9 @@ class _Job:
                 )
             if older is not None:
                 self._must_not_be_newer(older, state)
-            return _Survey(state, older, crc, self._tasks(directory, state, older))
+            topology, left_out = self._topology(directory)
+            tasks = self._tasks(directory, state, older)
+            return _Survey(state, topology, left_out, older, crc, tasks)
         except PlanError as error:
             raise ToolError(str(error)) from None
 
@@ -317,7 +325,7 @@ class _Job:
         """Run the tasks and write the backup; files in `directory` must not change meanwhile."""
         state, older = survey.state, survey.older
         self._begin(directory, state)
-        topology, left_out = self._topology(directory)
+        topology = survey.topology
         runner = TaskRunner(sharing, self.progress)
         parts = runner.run(self.results, survey.tasks, write_backup_part, BackupPart, "backup")
         base = None
@@ -343,7 +351,7 @@ class _Job:
             alive=[part.alive for part in parts.values() if part.alive is not None],
         )
         queues = len(topology.queues)
-        result = _result(str(self.begun.place), manifest, state, queues, left_out)
+        result = _result(str(self.begun.place), manifest, state, queues, survey.left_out)
         self.begun.keep_result(result)
         keep_only(self.work, manifest)
         write_manifest(self.work, manifest)
@@ -358,7 +366,6 @@ class _Job:
             own, is_lacking = data.definitions, lacks_definitions(data)
         export = self.export
         if "://" in self.source:
-            # Empty for a node that runs alone.
             beside = directory.parent / _EXPORT
             is_lacking = beside.stat().st_size > 0
             export = beside if is_lacking else None

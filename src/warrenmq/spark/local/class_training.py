@@ -114,9 +114,10 @@ def _make(archive: ClassArchive) -> None:
 
 
 def move_to(scratch: Path) -> None:
-    """Work in `scratch`: the temporary directory of the process before may go with that.
+    """Make `scratch` the working directory and the one for temporary files.
 
-    PySpark would then wait for ever for a file that the JVM cannot write.
+    Those of the job that started this process may be deleted when the job ends. PySpark would then
+    wait for ever for a file that the JVM cannot write.
     """
     os.chdir(scratch)
     for name in ("TMPDIR", "SPARK_LOCAL_DIRS"):

@@ -320,7 +320,7 @@ class LinkProtocol(asyncio.BufferedProtocol):
         self._shell.schedule_turn()
 
     def end_if_closed(self) -> None:
-        """Take the link down if the other side has closed the connection, read to its end or not."""
+        """Take the link down if the other side has closed the connection, read or not."""
         assert self._link is not None and self._transport is not None
         if self._transport.is_closing():
             return
